@@ -1,0 +1,10 @@
+//! What every other layer may use: time as a value, seeded entropy, ids, Kafka's error codes.
+
+pub mod entropy;
+pub mod errors;
+pub mod ids;
+pub mod time;
+
+pub use errors::ErrorCode;
+pub use ids::{ConnectionId, NodeId, PartitionKey, TopicId};
+pub use time::{Instant, Now, WallTime};

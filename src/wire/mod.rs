@@ -1,0 +1,3 @@
+//! Bytes: frames, headers, preflight, record batches, compression. Knows no state.
+
+pub mod batch;
