@@ -1,1 +1,174 @@
-//! api
+//! Kafka's APIs, one file each, and the one table of them.
+//!
+//! A request goes through three steps: [`Preparer::prepare`] (pure, on the connection's own task), `handle` (in the
+//! cluster, which lends a [`Context`]) and [`encode`] (pure again). Wire structs stop here: the layers below take and
+//! return values of their own.
+//!
+//! The table ([`TABLE`]) is declared once, by the `apis!` call in this file. Dispatch, the ApiVersions answer, names
+//! in logs and metrics, the README's table and the sweep tests come from it.
+
+mod api_versions;
+mod context;
+mod encode;
+mod prepare;
+
+use std::ops::RangeInclusive;
+
+use kafka_protocol::messages::ApiKey;
+use kafka_protocol::protocol::Decodable;
+
+pub use context::{Caller, Connection, Context, Endpoint, Node, Reply};
+pub use encode::{EncodeError, encode};
+pub use prepare::{PrepareLimits, Prepared, Preparer, Refusal};
+
+/// What an API's handler makes of a request.
+#[derive(Debug)]
+pub enum Answer<R> {
+    /// The response is ready.
+    Ready(R),
+    /// Something was parked in the purgatory, which will answer.
+    Parked,
+    /// There is no response by the protocol (Produce with acks=0); the connection goes on.
+    Silent,
+    /// The connection must be closed, since an error can't be answered (Produce with acks=0).
+    Close(&'static str),
+}
+
+/// One API: how its request is read, handled and answered.
+pub(crate) trait Api {
+    /// Kafka's key.
+    const KEY: ApiKey;
+    /// Versions served.
+    const VERSIONS: RangeInclusive<i16>;
+    /// Lowest version that ApiVersions shows; differs from `VERSIONS` for Produce alone.
+    const ADVERTISED_FROM: i16 = *Self::VERSIONS.start();
+    /// The request as the codec has it.
+    type Wire: Decodable;
+    /// The request as the handler takes it.
+    type Request: std::fmt::Debug + Clone;
+    /// The response, which knows how to encode itself.
+    type Response: encode::Response + std::fmt::Debug;
+
+    /// From the wire to what the handler takes. Pure: everything here runs on the connection's own task.
+    fn prepare(wire: Self::Wire, preparation: &prepare::Preparation) -> Result<Self::Request, Refusal>;
+
+    /// Answers the request, or parks it.
+    fn handle(context: &mut Context<'_>, request: Self::Request) -> Answer<Self::Response>;
+}
+
+/// A row of the table of APIs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApiEntry {
+    /// Kafka's number for the API.
+    pub key: i16,
+    /// Kafka's name for the API.
+    pub name: &'static str,
+    /// Lowest version that ApiVersions shows.
+    pub advertised_from: i16,
+    /// Lowest version served.
+    pub min_version: i16,
+    /// Highest version served.
+    pub max_version: i16,
+}
+
+/// The row of the API with this number.
+pub fn entry(key: i16) -> Option<&'static ApiEntry> {
+    TABLE.iter().find(|entry| entry.key == key)
+}
+
+const fn row<A: Api>(name: &'static str) -> ApiEntry {
+    ApiEntry {
+        key: A::KEY as i16,
+        name,
+        advertised_from: A::ADVERTISED_FROM,
+        min_version: *A::VERSIONS.start(),
+        max_version: *A::VERSIONS.end(),
+    }
+}
+
+/// A request of any API, prepared for its handler.
+#[derive(Clone, Debug)]
+pub struct Request(AnyRequest);
+
+impl Request {
+    /// The row of the request's API.
+    pub fn api(&self) -> &'static ApiEntry {
+        self.0.entry()
+    }
+}
+
+/// A response of any API, not encoded yet.
+#[derive(Debug)]
+pub struct Response(AnyResponse);
+
+/// Hands the request to its handler.
+pub(crate) fn handle(context: &mut Context<'_>, request: Request) -> Answer<Response> {
+    match handle_any(context, request.0) {
+        Answer::Ready(response) => Answer::Ready(Response(response)),
+        Answer::Parked => Answer::Parked,
+        Answer::Silent => Answer::Silent,
+        Answer::Close(why) => Answer::Close(why),
+    }
+}
+
+macro_rules! apis {
+    ($($name:ident = $api:ty,)*) => {
+        /// Every API that huld serves, in the order of their keys.
+        pub const TABLE: &[ApiEntry] = &[$(row::<$api>(stringify!($name)),)*];
+
+        /// A request of any API, prepared for its handler.
+        #[derive(Clone, Debug)]
+        pub(crate) enum AnyRequest {
+            $($name(Box<<$api as Api>::Request>),)*
+        }
+
+        /// A response of any API, not encoded yet.
+        #[derive(Debug)]
+        pub(crate) enum AnyResponse {
+            $($name(<$api as Api>::Response),)*
+        }
+
+        impl AnyRequest {
+            fn entry(&self) -> &'static ApiEntry {
+                match self {
+                    $(AnyRequest::$name(_) => const { &row::<$api>(stringify!($name)) },)*
+                }
+            }
+
+            pub(crate) fn decode(
+                key: i16,
+                body: &mut bytes::Bytes,
+                preparation: &prepare::Preparation,
+            ) -> Result<AnyRequest, Refusal> {
+                $(if key == <$api>::KEY as i16 {
+                    let wire = prepare::decode::<<$api as Api>::Wire>(body, preparation)?;
+                    return Ok(AnyRequest::$name(Box::new(<$api>::prepare(wire, preparation)?)));
+                })*
+                Err(Refusal::UnknownApi { key })
+            }
+        }
+
+        impl AnyResponse {
+            fn as_encodable(&self) -> &dyn encode::Response {
+                match self {
+                    $(AnyResponse::$name(response) => response,)*
+                }
+            }
+        }
+
+        fn handle_any(context: &mut Context<'_>, request: AnyRequest) -> Answer<AnyResponse> {
+            match request {
+                $(AnyRequest::$name(request) => match <$api>::handle(context, *request) {
+                    Answer::Ready(response) => Answer::Ready(AnyResponse::$name(response)),
+                    Answer::Parked => Answer::Parked,
+                    Answer::Silent => Answer::Silent,
+                    Answer::Close(why) => Answer::Close(why),
+                },)*
+            }
+        }
+    };
+}
+
+apis! {
+    ApiVersions = api_versions::ApiVersions,
+}

@@ -1,0 +1,92 @@
+//! ApiVersions (18), versions 0–4: what this broker serves.
+//!
+//! A request at a version that isn't served is answered in version 0, with UNSUPPORTED_VERSION and this API's own
+//! range alone, so that the client can ask again (KIP-511). The answer's header never has tagged fields, since the
+//! client can't know yet whether the broker writes them.
+//!
+//! Versions: 3 adds the client's software name and version, and features (KIP-584); 4 shows features whose lowest
+//! version is 0 (KIP-1022).
+
+use kafka_protocol::messages::api_versions_response::ApiVersion;
+use kafka_protocol::messages::{ApiKey, ApiVersionsRequest, ApiVersionsResponse};
+
+use super::{Answer, Api, Context, Refusal, TABLE, prepare::Preparation};
+use crate::base::ErrorCode;
+
+pub(crate) struct ApiVersions;
+
+/// An ApiVersions request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// At a version that isn't served; its body was not read.
+    UnsupportedVersion,
+    /// At a version that is served.
+    Supported {
+        /// Whether software name and version are as KIP-511 wants them (or too old to be there).
+        valid_software: bool,
+    },
+}
+
+impl Api for ApiVersions {
+    const KEY: ApiKey = ApiKey::ApiVersions;
+    const VERSIONS: std::ops::RangeInclusive<i16> = 0..=4;
+    type Wire = ApiVersionsRequest;
+    type Request = Request;
+    type Response = ApiVersionsResponse;
+
+    fn prepare(wire: ApiVersionsRequest, preparation: &Preparation) -> Result<Request, Refusal> {
+        let valid_software = preparation.version < 3
+            || (is_software_word(&wire.client_software_name)
+                && is_software_word(&wire.client_software_version));
+        Ok(Request::Supported { valid_software })
+    }
+
+    fn handle(context: &mut Context<'_>, request: Request) -> Answer<ApiVersionsResponse> {
+        Answer::Ready(match request {
+            Request::UnsupportedVersion => response(ErrorCode::UnsupportedVersion)
+                .with_api_keys(rows().filter(|row| row.api_key == Self::KEY as i16).collect()),
+            Request::Supported { valid_software: false } => response(ErrorCode::InvalidRequest),
+            Request::Supported { valid_software: true } => {
+                let response = response(ErrorCode::None).with_api_keys(rows().collect());
+                if context.caller.version >= 3 { response.with_finalized_features_epoch(0) } else { response }
+            }
+        })
+    }
+}
+
+fn response(error: ErrorCode) -> ApiVersionsResponse {
+    ApiVersionsResponse::default().with_error_code(error.code())
+}
+
+fn rows() -> impl Iterator<Item = ApiVersion> {
+    TABLE.iter().map(|entry| {
+        ApiVersion::default()
+            .with_api_key(entry.key)
+            .with_min_version(entry.advertised_from)
+            .with_max_version(entry.max_version)
+    })
+}
+
+/// `[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?` (KIP-511).
+fn is_software_word(word: &str) -> bool {
+    let ends = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let bytes = word.as_bytes();
+    ends(bytes.first().copied())
+        && ends(bytes.last().copied())
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_software_word;
+
+    #[test]
+    fn software_words_are_as_kip_511_wants_them() {
+        for good in ["a", "librdkafka", "2.12.1", "apache-kafka-java", "4.1.0-SNAPSHOT"] {
+            assert!(is_software_word(good), "{good}");
+        }
+        for bad in ["", "-a", "a-", "a b", "ä", "."] {
+            assert!(!is_software_word(bad), "{bad}");
+        }
+    }
+}
