@@ -1,3 +1,7 @@
 //! Bytes: frames, headers, preflight, record batches, compression. Knows no state.
 
 pub mod batch;
+pub mod frame;
+pub mod header;
+pub mod preflight;
+mod shapes;

@@ -1,0 +1,390 @@
+//! A look at a request before the codec sees it: are its counts and lengths possible, and how much memory will it take?
+//!
+//! The codec trusts the peer: an array's count becomes the capacity of a `Vec` before the first element is read, so
+//! that four bytes can ask for 154 GB and abort the process. [`check`] walks the message's shape first, with no
+//! allocation, and refuses what the remaining bytes can't hold and what would grow beyond all proportion. What passes
+//! may be given to the codec: it decodes, or gives an error, within [`memory_limit`].
+//!
+//! The walk reads lengths, varints and tags exactly as the codec does, for else the two could disagree about where a
+//! field is. Where Kafka and the codec differ, the walk refuses (negative lengths other than −1, presence markers
+//! other than −1 and 1). As in Kafka's generated readers, the size of a known tagged field is read and not obeyed.
+//!
+//! Shapes are data ([`shapes`](super::shapes), made by `tools/shapes`); this module must not know any request.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+
+use bytes::Bytes;
+
+use super::shapes;
+
+/// What a decoded request may take beside [`MEMORY_FACTOR`] times its own size, in bytes.
+pub const MEMORY_ALLOWANCE_BYTES: usize = 1 << 20;
+/// How many times its own size a decoded request may take. 10,000 short topic names in a Metadata request need 9.
+pub const MEMORY_FACTOR: usize = 16;
+
+/// The most memory that a request of this size may take once decoded, in bytes.
+pub const fn memory_limit(body_len: usize) -> usize {
+    body_len.saturating_mul(MEMORY_FACTOR).saturating_add(MEMORY_ALLOWANCE_BYTES)
+}
+
+/// A request that may be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Bytes that decoding allocates, at most. Strings and records are slices of the frame and not counted.
+    pub decoded_bytes: usize,
+    /// Bytes after the request's last field. Kafka ignores them.
+    pub trailing_bytes: usize,
+}
+
+/// Why a request must not be decoded. Kafka closes the connection for each of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PreflightError {
+    /// Where in the body.
+    pub offset: usize,
+    /// What is wrong there.
+    pub reason: Reason,
+}
+
+/// What is wrong with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// Not an API key of Kafka's, or one that the codec has no message for.
+    #[error("API key {0} is not known")]
+    UnknownApiKey(i16),
+    /// A version of the API that there is no shape for.
+    #[error("version {version} of API key {api_key} is not known")]
+    #[expect(missing_docs, reason = "the names say it")]
+    UnknownVersion { api_key: i16, version: i16 },
+    /// The body ends inside a field of fixed size, a length or a varint.
+    #[error("the request ends where {0} more bytes belong")]
+    Truncated(usize),
+    /// The length of a string, bytes or a tagged field goes beyond the end.
+    #[error("a length of {length} where {remaining} bytes remain")]
+    #[expect(missing_docs, reason = "the names say it")]
+    LengthBeyondEnd { length: u32, remaining: usize },
+    /// An array, or the tagged fields, can't have as many elements in the bytes that remain.
+    #[error("a count of {count} where {remaining} bytes remain")]
+    #[expect(missing_docs, reason = "the names say it")]
+    CountBeyondEnd { count: u32, remaining: usize },
+    /// A length or count below −1.
+    #[error("a negative length of {0}")]
+    NegativeLength(i32),
+    /// Null in a field that can't be null.
+    #[error("null in a field that can't be null")]
+    UnexpectedNull,
+    /// A varint of more than five bytes.
+    #[error("a varint of more than five bytes")]
+    LongVarint,
+    /// A struct that can be null starts with neither −1 nor 1.
+    #[error("a presence marker of {0}")]
+    PresenceMarker(i8),
+    /// Decoding would take more than [`memory_limit`].
+    #[error(
+        "{decoded_bytes} bytes once decoded, more than the {limit_bytes} that a request of its size may take"
+    )]
+    #[expect(missing_docs, reason = "the names say it")]
+    TooMuchMemory { decoded_bytes: usize, limit_bytes: usize },
+}
+
+impl Display for PreflightError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} (at byte {} of the body)", self.reason, self.offset)
+    }
+}
+
+impl std::error::Error for PreflightError {}
+
+/// May this body be decoded as a request of this API and version?
+pub fn check(api_key: i16, version: i16, body: &[u8]) -> Result<Allowance, PreflightError> {
+    let shape = shape(api_key, version).map_err(|reason| PreflightError { offset: 0, reason })?;
+    let mut walk = Walk { rest: body, decoded_bytes: 0, limit_bytes: memory_limit(body.len()) };
+    match walk.fields(shape) {
+        Ok(()) => Ok(Allowance { decoded_bytes: walk.decoded_bytes, trailing_bytes: walk.rest.len() }),
+        Err(reason) => Err(PreflightError { offset: body.len() - walk.rest.len(), reason }),
+    }
+}
+
+/// The fields of a request at a version.
+pub fn shape(api_key: i16, version: i16) -> Result<&'static [Field], Reason> {
+    let shapes = request(api_key).ok_or(Reason::UnknownApiKey(api_key))?;
+    usize::try_from(i32::from(version) - i32::from(shapes.first_version))
+        .ok()
+        .and_then(|at| shapes.by_version.get(at).copied())
+        .ok_or(Reason::UnknownVersion { api_key, version })
+}
+
+/// The shapes of all versions of a request; none for an unknown key.
+pub fn request(api_key: i16) -> Option<&'static Shapes> {
+    usize::try_from(api_key).ok().and_then(|key| *shapes::REQUESTS.get(key)?)
+}
+
+/// All versions of one request.
+#[derive(Debug)]
+pub struct Shapes {
+    /// The version that `by_version` starts with.
+    pub first_version: i16,
+    /// The first version with tagged fields and compact lengths (KIP-482); `i16::MAX` if there is none.
+    pub first_flexible_version: i16,
+    /// The fields at each version.
+    pub by_version: &'static [&'static [Field]],
+}
+
+/// One field, or a run of them, as it lies on the wire. `Compact` means that the length is an unsigned varint, one
+/// more than the length itself, with 0 for null (KIP-482).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Field {
+    /// So many bytes, whatever they hold.
+    Fixed(usize),
+    /// 16-bit length.
+    String,
+    /// 16-bit length, −1 for null.
+    NullableString,
+    /// Varint length.
+    CompactString,
+    /// Varint length or null.
+    CompactNullableString,
+    /// 32-bit length. Records too.
+    Bytes,
+    /// 32-bit length, −1 for null.
+    NullableBytes,
+    /// Varint length.
+    CompactBytes,
+    /// Varint length or null.
+    CompactNullableBytes,
+    /// 32-bit count.
+    Array(&'static Element),
+    /// 32-bit count, −1 for null.
+    NullableArray(&'static Element),
+    /// Varint count.
+    CompactArray(&'static Element),
+    /// Varint count or null.
+    CompactNullableArray(&'static Element),
+    /// A byte: −1 for null, 1 if the fields follow.
+    NullableStruct(&'static [Field]),
+    /// Tagged fields: those that are known at this version, by tag. Others are kept by the codec as bytes.
+    Tags(&'static [(u32, &'static [Field])]),
+}
+
+/// What an array consists of.
+#[derive(Debug, PartialEq)]
+pub struct Element {
+    /// The fewest bytes that an element takes on the wire; at least 1.
+    pub least_bytes: usize,
+    /// What an element takes in the codec's `Vec`.
+    pub decoded_bytes: usize,
+    /// The element's fields.
+    pub fields: &'static [Field],
+}
+
+impl Element {
+    /// An element that the codec decodes to a `T`.
+    pub(super) const fn new<T>(least_bytes: usize, fields: &'static [Field]) -> Self {
+        Self { least_bytes, decoded_bytes: size_of::<T>(), fields }
+    }
+}
+
+/// Most entries in a node of a `BTreeMap`, and fewest in one that is not the root.
+const NODE_CAPACITY: usize = 11;
+const NODE_LEAST: usize = 5;
+/// An inner node of the map that unknown tagged fields are decoded to: keys, values, and links to parent and children.
+const NODE_BYTES: usize =
+    NODE_CAPACITY * (size_of::<i32>() + size_of::<Bytes>()) + (NODE_CAPACITY + 3) * size_of::<usize>();
+const _: () = assert!(size_of::<BTreeMap<i32, Bytes>>() == 3 * size_of::<usize>());
+
+/// The bytes at most that a map of unknown tagged fields allocates.
+fn tagged_fields_bytes(unknown: usize) -> usize {
+    match unknown {
+        0 => 0,
+        1..=NODE_CAPACITY => NODE_BYTES,
+        // Leaves at least half full, and inner nodes above them: fewer than a quarter of the leaves in all.
+        _ => NODE_BYTES.saturating_mul(unknown / NODE_LEAST + unknown / (NODE_LEAST * 4) + 2),
+    }
+}
+
+/// The walk along a shape: what is left of the body, and what decoding has come to.
+struct Walk<'a> {
+    rest: &'a [u8],
+    decoded_bytes: usize,
+    limit_bytes: usize,
+}
+
+impl Walk<'_> {
+    fn fields(&mut self, fields: &'static [Field]) -> Result<(), Reason> {
+        for field in fields {
+            match *field {
+                Field::Fixed(len) => self.skip(len)?,
+                Field::String => self.string()?.ok_or(Reason::UnexpectedNull)?,
+                Field::NullableString => _ = self.string()?,
+                Field::CompactString | Field::CompactBytes => {
+                    self.compact_bytes()?.ok_or(Reason::UnexpectedNull)?;
+                }
+                Field::CompactNullableString | Field::CompactNullableBytes => _ = self.compact_bytes()?,
+                Field::Bytes => self.bytes()?.ok_or(Reason::UnexpectedNull)?,
+                Field::NullableBytes => _ = self.bytes()?,
+                Field::Array(element) => {
+                    let count = self.count()?.ok_or(Reason::UnexpectedNull)?;
+                    self.elements(count, element)?;
+                }
+                Field::NullableArray(element) => {
+                    if let Some(count) = self.count()? {
+                        self.elements(count, element)?;
+                    }
+                }
+                Field::CompactArray(element) => {
+                    let count = self.varint()?.checked_sub(1).ok_or(Reason::UnexpectedNull)?;
+                    self.elements(count, element)?;
+                }
+                Field::CompactNullableArray(element) => {
+                    if let Some(count) = self.varint()?.checked_sub(1) {
+                        self.elements(count, element)?;
+                    }
+                }
+                Field::NullableStruct(fields) => match i8::from_be_bytes(self.take()?) {
+                    -1 => {}
+                    1 => self.fields(fields)?,
+                    marker => return Err(Reason::PresenceMarker(marker)),
+                },
+                Field::Tags(known) => self.tags(known)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn elements(&mut self, count: u32, element: &'static Element) -> Result<(), Reason> {
+        let remaining = self.rest.len();
+        let elements = count as usize;
+        if elements > remaining / element.least_bytes {
+            return Err(Reason::CountBeyondEnd { count, remaining });
+        }
+        self.charge(elements.saturating_mul(element.decoded_bytes))?;
+        match *element.fields {
+            // The product is at most what remains: it was just divided.
+            [Field::Fixed(len)] => self.skip(elements * len),
+            _ => (0..count).try_for_each(|_| self.fields(element.fields)),
+        }
+    }
+
+    #[inline]
+    fn tags(&mut self, known: &'static [(u32, &'static [Field])]) -> Result<(), Reason> {
+        match self.rest.split_first() {
+            Some((0, rest)) => {
+                self.rest = rest;
+                Ok(())
+            }
+            _ => self.some_tags(known),
+        }
+    }
+
+    #[cold]
+    fn some_tags(&mut self, known: &'static [(u32, &'static [Field])]) -> Result<(), Reason> {
+        let count = self.varint()?;
+        let remaining = self.rest.len();
+        // A tagged field takes two bytes at least: its tag and its size.
+        if count as usize > remaining / 2 {
+            return Err(Reason::CountBeyondEnd { count, remaining });
+        }
+        let mut unknown = 0;
+        for _ in 0..count {
+            let tag = self.varint()?;
+            let length = self.varint()?;
+            if length as usize > self.rest.len() {
+                return Err(Reason::LengthBeyondEnd { length, remaining: self.rest.len() });
+            }
+            match known.iter().find(|(number, _)| *number == tag) {
+                Some((_, fields)) => self.fields(fields)?,
+                None => {
+                    unknown += 1;
+                    self.skip(length as usize)?;
+                }
+            }
+        }
+        self.charge(tagged_fields_bytes(unknown))
+    }
+
+    /// A 16-bit length and as many bytes; none for null.
+    #[inline]
+    fn string(&mut self) -> Result<Option<()>, Reason> {
+        match i16::from_be_bytes(self.take()?) {
+            -1 => Ok(None),
+            length => {
+                let length = u32::try_from(length).map_err(|_| Reason::NegativeLength(length.into()))?;
+                self.skip_length(length).map(Some)
+            }
+        }
+    }
+
+    /// A 32-bit length and as many bytes; none for null.
+    #[inline]
+    fn bytes(&mut self) -> Result<Option<()>, Reason> {
+        self.count()?.map(|length| self.skip_length(length)).transpose()
+    }
+
+    /// A varint of the length and one, and as many bytes; none for null.
+    #[inline]
+    fn compact_bytes(&mut self) -> Result<Option<()>, Reason> {
+        self.varint()?.checked_sub(1).map(|length| self.skip_length(length)).transpose()
+    }
+
+    /// A 32-bit count; none for −1.
+    #[inline]
+    fn count(&mut self) -> Result<Option<u32>, Reason> {
+        match i32::from_be_bytes(self.take()?) {
+            -1 => Ok(None),
+            count => u32::try_from(count).map(Some).map_err(|_| Reason::NegativeLength(count)),
+        }
+    }
+
+    #[inline]
+    fn varint(&mut self) -> Result<u32, Reason> {
+        match self.rest.split_first() {
+            Some((&byte, rest)) if byte < 0x80 => {
+                self.rest = rest;
+                Ok(byte.into())
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    /// Like Kafka's and the codec's readers, this drops the bits beyond the 32nd in the fifth byte.
+    fn long_varint(&mut self) -> Result<u32, Reason> {
+        let mut value = 0;
+        for (at, &byte) in self.rest.iter().take(5).enumerate() {
+            value |= u32::from(byte & 0x7f) << (7 * at);
+            if byte < 0x80 {
+                self.skip(at + 1)?;
+                return Ok(value);
+            }
+        }
+        Err(if self.rest.len() < 5 { Reason::Truncated(1) } else { Reason::LongVarint })
+    }
+
+    #[inline]
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Reason> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(Reason::Truncated(N - self.rest.len()))?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    #[inline]
+    fn skip(&mut self, len: usize) -> Result<(), Reason> {
+        self.rest = self.rest.get(len..).ok_or(Reason::Truncated(len - self.rest.len()))?;
+        Ok(())
+    }
+
+    #[inline]
+    fn skip_length(&mut self, length: u32) -> Result<(), Reason> {
+        let remaining = self.rest.len();
+        self.rest = self.rest.get(length as usize..).ok_or(Reason::LengthBeyondEnd { length, remaining })?;
+        Ok(())
+    }
+
+    fn charge(&mut self, decoded_bytes: usize) -> Result<(), Reason> {
+        self.decoded_bytes = self.decoded_bytes.saturating_add(decoded_bytes);
+        if self.decoded_bytes > self.limit_bytes {
+            let (decoded_bytes, limit_bytes) = (self.decoded_bytes, self.limit_bytes);
+            return Err(Reason::TooMuchMemory { decoded_bytes, limit_bytes });
+        }
+        Ok(())
+    }
+}
