@@ -1,0 +1,201 @@
+"""The brokers that suites run against: huld, Apache Kafka, or one that runs already."""
+
+import base64
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+READY_LIMIT_S = 60
+
+
+class HuldTarget:
+    """A fresh huld for every suite; ends with SIGTERM, as a user would end it."""
+
+    name = "huld"
+
+    def __init__(self, binary, layout):
+        self.binary = binary
+        self.layout = layout
+        self.process = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def before(self, suite):
+        """Starts the broker and gives the variables that the suite needs to find it."""
+        self.log_path = self.layout.logs / f"{suite}-huld.log"
+        self.process, port = start_huld(self.binary, self.log_path)
+        return {
+            "HULD_BOOTSTRAP": f"127.0.0.1:{port}",
+            "HULD_TARGET": self.name,
+            "HULD_BIN": str(self.binary),
+            "HULD_PID": str(self.process.pid),
+        }
+
+    def after(self):
+        """Stops the broker; gives what was wrong with it, or None."""
+        code = self.process.poll()
+        if code is not None:
+            return f"huld ended during the suite with code {code}, see {self.log_path}"
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return "huld did not end within 5 s of SIGTERM"
+        if code != 0:
+            return f"huld answered SIGTERM with exit code {code}, see {self.log_path}"
+        if "panicked at" in self.log_path.read_text(errors="replace"):
+            return f"huld panicked, see {self.log_path}"
+        return None
+
+
+def start_huld(binary, log_path, *arguments):
+    """Starts `huld serve` on a free port and waits for its ready lines; gives (process, port)."""
+    log = open(log_path, "w")
+    process = subprocess.Popen([str(binary), "serve", "--port", "0", *arguments], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
+    found = {}
+    ready = threading.Event()
+
+    def read():
+        for line in process.stdout:
+            log.write(line)
+            log.flush()
+            listening = re.search(r"listening on \w+://127\.0\.0\.1:(\d+)", line)
+            if listening:
+                found["port"] = int(listening.group(1))
+            if "Kafka Server started" in line:
+                found["started"] = True
+            if len(found) == 2:
+                ready.set()
+        log.close()
+        ready.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    ready.wait(READY_LIMIT_S)
+    if len(found) < 2:
+        process.kill()
+        process.wait()
+        raise RuntimeError(f"huld printed no ready lines (saw {sorted(found)}), see {log_path}")
+    return process, found["port"]
+
+
+class KafkaTarget:
+    """One Apache Kafka broker (KRaft, in one process with its controller) for the whole run."""
+
+    name = "kafka"
+
+    def __init__(self, layout):
+        self.layout = layout
+        self.home = layout.cache / f"kafka-{os.getpid()}"
+        self.process = None
+
+    def __enter__(self):
+        shutil.rmtree(self.home, ignore_errors=True)
+        self.home.mkdir(parents=True)
+        self.port, controller_port = free_ports(2)
+        properties = self.home / "server.properties"
+        properties.write_text(KAFKA_PROPERTIES.format(port=self.port, controller=controller_port, home=self.home))
+        class_path = f"{self.layout.jars}/*"
+        cluster_id = "K" + base64.urlsafe_b64encode(secrets.token_bytes(16)).decode()[1:22]
+        log = (self.layout.logs / "kafka.log").open("w")
+        common = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT, "cwd": self.home}
+        subprocess.run(["java", "-cp", class_path, "kafka.tools.StorageTool", "format", "-t", cluster_id,
+                        "-c", str(properties)], check=True, timeout=60, **common)
+        self.process = subprocess.Popen(["java", "-Xmx1G", "-cp", class_path, "kafka.Kafka", str(properties)],
+                                        start_new_session=True, **common)
+        deadline = time.monotonic() + READY_LIMIT_S
+        while not accepts(self.port):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.__exit__()
+                raise RuntimeError(f"Apache Kafka did not start, see {log.name}")
+            time.sleep(0.1)  # Another program's start-up; it has no line to wait for when its logging is off.
+        print(f"# Apache Kafka listens on port {self.port}", flush=True)
+        return self
+
+    def __exit__(self, *_):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def before(self, suite):
+        return {"HULD_BOOTSTRAP": f"127.0.0.1:{self.port}", "HULD_TARGET": self.name}
+
+    def after(self):
+        code = self.process.poll()
+        return None if code is None else f"Apache Kafka ended during the suite with code {code}"
+
+
+class RunningTarget:
+    """A broker that somebody else started."""
+
+    name = "other"
+
+    def __init__(self, address):
+        self.address = address
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def before(self, suite):
+        return {"HULD_BOOTSTRAP": self.address, "HULD_TARGET": self.name}
+
+    def after(self):
+        return None
+
+
+def free_ports(count):
+    # All are held until the last is drawn, so that no port comes twice.
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def accepts(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+    except OSError:
+        return False
+
+
+KAFKA_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+log.dirs={home}/data
+auto.create.topics.enable=true
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=5
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=5
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+"""

@@ -1,0 +1,108 @@
+"""What the suites need, fetched into the cache folder; every part does nothing when it is complete."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where things are: the project's root and the cache folder."""
+
+    root: Path
+    cache: Path
+
+    @property
+    def logs(self):
+        return self.cache / "logs"
+
+    @property
+    def jars(self):
+        return self.cache / "jars"
+
+    @property
+    def integration(self):
+        return self.root / "integration"
+
+    def environment(self):
+        """The variables that every suite sees, at installation too."""
+        return os.environ | {"HULD_CACHE": str(self.cache), "HULD_JARS": str(self.jars)}
+
+
+# What a suite needs before its own `install` runs.
+NEEDS = {"kcat": ["debian"], "tools": ["jars"], "java": ["jars"]}
+
+
+def start(pool, layout, suites, kafka):
+    """Starts all installs side by side; gives a future by name, whose result is whether it succeeded."""
+    shared = {"debian": debian_packages, "jars": kafka_jars}
+    needed = {need for suite in suites for need in NEEDS.get(suite, [])} | ({"jars"} if kafka else set())
+    futures = {name: pool.submit(logged, layout, name, shared[name]) for name in sorted(needed)}
+
+    def own(suite):
+        return all(futures[need].result() for need in NEEDS.get(suite, [])) and logged(layout, suite, own_install(suite))
+
+    for suite in suites:
+        if (layout.integration / suite / "install").exists():
+            futures[suite] = pool.submit(own, suite)
+    return futures
+
+
+def logged(layout, name, installer):
+    began = time.monotonic()
+    path = layout.logs / f"install-{name}.log"
+    with path.open("w") as log:
+        try:
+            installer(layout, log)
+        except (subprocess.SubprocessError, OSError) as error:
+            print(f"# install of {name} failed: {error}; its log ends with", flush=True)
+            log.flush()
+            print("".join(f"#   {line}\n" for line in path.read_text().splitlines()[-15:]), end="", flush=True)
+            return False
+    if time.monotonic() - began > 1:
+        print(f"# installed: {name} ({time.monotonic() - began:.0f} s)", flush=True)
+    return True
+
+
+def call(log, *command, **options):
+    # In a session of its own: a suite's build daemon must not get the terminal's signals or our input.
+    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=True,
+                   timeout=900, **options)
+
+
+def own_install(suite):
+    def installer(layout, log):
+        folder = layout.integration / suite
+        (layout.cache / suite).mkdir(parents=True, exist_ok=True)
+        call(log, str(folder / "install"), cwd=folder, env=layout.environment())
+
+    return installer
+
+
+def debian_packages(layout, log):
+    if shutil.which("kcat"):
+        return
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise OSError("kcat is missing, and only root can install it with apt-get: install the package kcat")
+    quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    call(log, "apt-get", "update", env=quiet)
+    call(log, "apt-get", "install", "-y", "--no-install-recommends", "kcat", env=quiet)
+
+
+def kafka_jars(layout, log):
+    pom = layout.integration / "pom.xml"
+    stamp = layout.jars / ".complete"
+    version = hashlib.sha256(pom.read_bytes()).hexdigest()
+    if stamp.exists() and stamp.read_text() == version:
+        return
+    shutil.rmtree(layout.jars, ignore_errors=True)
+    # Maven would leave a target folder beside the pom, so it works on a copy.
+    work = layout.cache / "jars-work"
+    work.mkdir(parents=True, exist_ok=True)
+    shutil.copy(pom, work / "pom.xml")
+    call(log, "mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={layout.jars}", cwd=work)
+    stamp.write_text(version)

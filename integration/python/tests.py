@@ -1,0 +1,387 @@
+"""confluent-kafka-python (librdkafka): the list of README.md."""
+
+import logging
+import re
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import (OFFSET_BEGINNING, OFFSET_END, TIMESTAMP_CREATE_TIME, Consumer, KafkaError, KafkaException,
+                             Producer, TopicPartition)
+from confluent_kafka.admin import AdminClient, NewTopic
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "harness"))
+import raw
+import tap
+from tap import BOOTSTRAP, check, equal, test, topic_name
+
+START_MS = 1_700_000_000_000
+MAX_MESSAGE_BYTES = 1_048_588  # The broker's default.
+FOLLOW_UP_S = 10
+
+
+class Delivered:
+    """A producer that collects what became of its records."""
+
+    def __init__(self, **settings):
+        self.producer = Producer({"bootstrap.servers": BOOTSTRAP, "linger.ms": 5} | settings)
+        self.reports = []
+        self.errors = []
+
+    def send(self, topic, value, **rest):
+        self.producer.produce(topic, value=value, on_delivery=self.report, **rest)
+        self.producer.poll(0)
+
+    def report(self, error, message):
+        (self.errors if error else self.reports).append(error or message)
+
+    def flush(self):
+        equal(self.producer.flush(FOLLOW_UP_S), 0, "records without a report")
+
+    def all_well(self):
+        self.flush()
+        equal(self.errors, [], "delivery errors")
+        return self.reports
+
+
+@contextmanager
+def consumer(**settings):
+    client = Consumer({
+        "bootstrap.servers": BOOTSTRAP,
+        "group.id": topic_name(),
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+    } | settings)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def take(client, count, limit_s=FOLLOW_UP_S):
+    """The next records of an assigned consumer; an error ends the test."""
+    messages = []
+    deadline = time.monotonic() + limit_s
+    while len(messages) < count:
+        message = client.poll(max(0, deadline - time.monotonic()))
+        check(message is not None, f"{len(messages)} of {count} records after {limit_s} s")
+        if message.error():
+            raise KafkaException(message.error())
+        messages.append(message)
+    return messages
+
+
+def read(topic, count, offset=0, partition=0, **settings):
+    with consumer(**settings) as client:
+        client.assign([TopicPartition(topic, partition, offset)])
+        messages = take(client, count)
+        # One poll more would show a duplicate that arrived with the rest.
+        extra = client.poll(0.2)
+        check(extra is None or extra.error(), "more records than were produced")
+        return messages
+
+
+def create(topic, partitions=1, **config):
+    admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
+    new = NewTopic(topic, partitions, config={key.replace("_", "."): value for key, value in config.items()})
+    admin.create_topics([new], operation_timeout=10)[topic].result(FOLLOW_UP_S)
+    return admin
+
+
+def created(**config):
+    topic = topic_name()
+    create(topic, **config)
+    return topic
+
+
+def filled(count, **settings):
+    """A topic with records of one second each: value N has the timestamp START_MS + 1000 N."""
+    topic = created()
+    sender = Delivered(**settings)
+    for number in range(count):
+        sender.send(topic, str(number).encode(), partition=0, timestamp=START_MS + 1000 * number)
+    sender.all_well()
+    return topic
+
+
+@test
+def create_topic():
+    topic = topic_name()
+    admin = create(topic, partitions=3)
+    found = admin.list_topics(topic, timeout=FOLLOW_UP_S).topics[topic]
+    equal(found.error, None, "topic's error")
+    equal(sorted(found.partitions), [0, 1, 2], "partitions")
+    check(all(each.leader >= 0 for each in found.partitions.values()), "a partition has no leader")
+    try:
+        create(topic)
+    except KafkaException as error:
+        equal(error.args[0].code(), KafkaError.TOPIC_ALREADY_EXISTS, "second creation")
+    else:
+        raise AssertionError("the topic could be created twice")
+
+
+@test
+def usable_after_creation():
+    for _ in range(10):
+        topic = created(partitions=3)
+        sender = Delivered()
+        sender.send(topic, b"value", partition=2)
+        equal(sender.all_well()[0].offset(), 0, "offset")
+        equal(read(topic, 1, partition=2)[0].value(), b"value")
+
+
+@test
+def auto_creation():
+    topic = topic_name()
+    sender = Delivered()
+    sender.send(topic, b"value")
+    sender.all_well()
+    equal(read(topic, 1)[0].value(), b"value")
+
+
+def round_trip(codec):
+    topic = created()
+    sent = [
+        (b"key", b"value", [("h", b"1"), ("h", b"2"), ("n", None), ("e", b"")]),
+        (None, b"no key", []),
+        (b"", b"", [("", b"empty name")]),
+        (b"no value", None, [("h", b"\x00\xff" * 100)]),
+        (None, None, []),
+        ("snö".encode(), b"long " * 20_000, [("unicode ✓", "✓".encode())]),
+    ] + [(b"k%d" % number, b"value %d " % number * 10, [("n", b"%d" % number)]) for number in range(500)]
+    sender = Delivered(**{"compression.type": codec, "linger.ms": 50})
+    for number, (key, value, headers) in enumerate(sent):
+        sender.send(topic, value, key=key, headers=headers, partition=0, timestamp=START_MS + number * 7)
+    reports = sender.all_well()
+    equal([each.offset() for each in reports], list(range(len(sent))), "offsets of the delivery reports")
+    got = read(topic, len(sent))
+    equal([each.offset() for each in got], list(range(len(sent))), "offsets read")
+    for number, (message, (key, value, headers)) in enumerate(zip(got, sent)):
+        equal(message.key(), key, f"key {number}")
+        equal(message.value(), value, f"value {number}")
+        equal(message.headers() or [], headers, f"headers {number}")
+        equal(message.timestamp(), (TIMESTAMP_CREATE_TIME, START_MS + number * 7), f"timestamp {number}")
+    # A batch that compression would make larger is sent as it is, so `none` may be among them.
+    check(codec in raw.codecs_of(BOOTSTRAP, topic), f"nothing is stored with {codec}")
+
+
+def declare_round_trips():
+    for codec in raw.CODECS.values():
+        test(lambda codec=codec: round_trip(codec), name=f"round_trip_{codec}")
+
+
+declare_round_trips()
+
+
+def acks(setting):
+    topic = created()
+    sender = Delivered(acks=setting)
+    for number in range(100):
+        sender.send(topic, b"%d" % number, partition=0)
+    reports = sender.all_well()
+    if setting != "0":
+        equal([each.offset() for each in reports], list(range(100)), "offsets")
+    equal([each.value() for each in read(topic, 100)], [b"%d" % number for number in range(100)])
+
+
+@test
+def acks_0():
+    acks("0")
+
+
+@test
+def acks_1():
+    acks("1")
+
+
+@test
+def acks_all():
+    acks("all")
+
+
+@test
+def idempotence():
+    topic = created(partitions=2)
+    sender = Delivered(**{"enable.idempotence": True, "linger.ms": 0, "batch.num.messages": 10})
+    for number in range(2000):
+        sender.send(topic, b"%d" % number, partition=number % 2)
+    sender.all_well()
+    for partition in (0, 1):
+        values = [int(each.value()) for each in read(topic, 1000, partition=partition)]
+        equal(values, list(range(partition, 2000, 2)), f"partition {partition}")
+
+
+@test
+def offsets_for_times():
+    for codec in ("none", "zstd"):
+        topic = filled(10, **{"compression.type": codec, "linger.ms": 50})
+        with consumer() as client:
+            for timestamp, expected in [
+                (0, 0),
+                (START_MS, 0),
+                (START_MS + 1, 1),
+                (START_MS + 4_999, 5),
+                (START_MS + 9_000, 9),
+                (START_MS + 9_001, OFFSET_END),
+            ]:
+                (found,) = client.offsets_for_times([TopicPartition(topic, 0, timestamp)], timeout=FOLLOW_UP_S)
+                equal(found.offset, expected, f"offset for {timestamp - START_MS} ms after the start, {codec}")
+
+
+@test
+def watermarks():
+    topic = filled(10)
+    with consumer() as client:
+        equal(client.get_watermark_offsets(TopicPartition(topic, 0), timeout=FOLLOW_UP_S), (0, 10))
+        equal(client.get_watermark_offsets(TopicPartition(created(), 0), timeout=FOLLOW_UP_S), (0, 0), "empty topic")
+
+
+@test
+def seek():
+    topic = filled(100)
+    with consumer() as client:
+        client.assign([TopicPartition(topic, 0, 0)])
+        equal([int(each.value()) for each in take(client, 100)], list(range(100)))
+        for offset in (50, 3, 99):
+            client.seek(TopicPartition(topic, 0, offset))
+            equal(int(take(client, 1)[0].value()), offset, f"after a seek to {offset}")
+        client.seek(TopicPartition(topic, 0, OFFSET_BEGINNING))
+        equal(int(take(client, 1)[0].value()), 0, "at the beginning")
+        client.seek(TopicPartition(topic, 0, OFFSET_END))
+        check(client.poll(0.5) is None, "there is a record after the end")
+        sender = Delivered()
+        sender.send(topic, b"100", partition=0)
+        sender.all_well()
+        equal(int(take(client, 1)[0].value()), 100, "at the end")
+
+
+@test
+def out_of_range():
+    topic = filled(10)
+    with consumer() as client:
+        client.assign([TopicPartition(topic, 0, 11)])
+        message = client.poll(FOLLOW_UP_S)
+        check(message is not None and message.error() is not None, "no error beyond the end")
+        equal(message.error().code(), KafkaError._AUTO_OFFSET_RESET, "error")
+
+
+@test
+def delete_records():
+    topic = filled(100)
+    admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
+    partition = TopicPartition(topic, 0, 50)
+    (deleted,) = admin.delete_records([partition], request_timeout=FOLLOW_UP_S).values()
+    equal(deleted.result(FOLLOW_UP_S).low_watermark, 50, "low watermark")
+    with consumer() as client:
+        equal(client.get_watermark_offsets(TopicPartition(topic, 0), timeout=FOLLOW_UP_S), (50, 100))
+    equal([int(each.value()) for each in read(topic, 50, OFFSET_BEGINNING)], list(range(50, 100)))
+    first = read(topic, 50, 10, **{"auto.offset.reset": "earliest"})[0]
+    equal(first.offset(), 50, "first offset after a reset from a deleted one")
+
+
+class FetchTimes(logging.Handler):
+    """Collects from librdkafka's own log how long each fetch took, in seconds."""
+
+    def __init__(self):
+        super().__init__()
+        self.seconds = []
+        self.sent = 0
+        self.logger = logging.Logger("fetch-times")
+        self.logger.addHandler(self)
+
+    def emit(self, record):
+        line = record.getMessage()
+        if "Sent FetchRequest" in line:
+            self.sent += 1
+        found = re.search(r"Received FetchResponse .* rtt ([0-9.]+)ms", line)
+        if found:
+            self.seconds.append(float(found.group(1)) / 1000)
+
+
+@contextmanager
+def long_poller(max_wait_ms):
+    """A consumer of a new topic that asks for 100,000 bytes, and how long its fetches take."""
+    topic = created()
+    times = FetchTimes()
+    settings = {"fetch.min.bytes": 100_000, "fetch.wait.max.ms": max_wait_ms, "debug": "protocol"}
+    with consumer(logger=times.logger, **settings) as client:
+        client.assign([TopicPartition(topic, 0, 0)])
+        yield topic, client, times
+
+
+@test
+def long_poll_idle():
+    with long_poller(700) as (_, client, times):
+        deadline = time.monotonic() + FOLLOW_UP_S
+        while len(times.seconds) < 3:
+            check(time.monotonic() < deadline, f"{len(times.seconds)} of 3 fetches answered")
+            equal(client.poll(0.1), None, "record")
+        for seconds in times.seconds:
+            tap.check_long_poll(seconds, 0.7)
+
+
+@test
+def long_poll_waits_for_enough():
+    with long_poller(700) as (topic, client, times):
+        while times.sent == 0:
+            client.poll(0.02)
+        sender = Delivered()
+        sender.send(topic, b"too little", partition=0)
+        sender.all_well()
+        equal(take(client, 1)[0].value(), b"too little")
+        client.poll(0)
+        tap.check_long_poll(times.seconds[0], 0.7)
+
+
+@test
+def long_poll_wakes():
+    with long_poller(15_000) as (topic, client, times):
+        while times.sent == 0:
+            client.poll(0.02)
+        sender = Delivered()
+        began = time.monotonic()
+        for _ in range(2):
+            sender.send(topic, b"x" * 60_000, partition=0)
+            sender.flush()
+        sender.all_well()
+        equal(len(take(client, 2)), 2)
+        elapsed = time.monotonic() - began
+        check(elapsed < 2, f"woke after {elapsed:.2f} s")
+
+
+@test
+def large_message():
+    topic = created()
+    sender = Delivered(**{"message.max.bytes": 2_000_000})
+    value = bytes(MAX_MESSAGE_BYTES - 100)
+    sender.send(topic, value, partition=0)
+    sender.all_well()
+    equal(len(read(topic, 1)[0].value()), len(value), "bytes read")
+    # A record that is larger than what the consumer asks for comes nevertheless.
+    small = {"fetch.max.bytes": 1000, "message.max.bytes": 1000, "max.partition.fetch.bytes": 1000}
+    equal(len(read(topic, 1, **small)[0].value()), len(value), "bytes read with small limits")
+
+
+@test
+def message_too_large():
+    topic = created()
+    sender = Delivered(**{"message.max.bytes": 2_000_000, "linger.ms": 0})
+    sender.send(topic, bytes(MAX_MESSAGE_BYTES + 1), partition=0)
+    sender.flush()
+    equal([error.code() for error in sender.errors], [KafkaError.MSG_SIZE_TOO_LARGE], "delivery errors")
+    sender.errors.clear()
+    sender.send(topic, b"next", partition=0)
+    equal([each.offset() for each in sender.all_well()], [0], "offset of the next record")
+
+
+@test
+def topic_limit_is_applied():
+    topic = created(max_message_bytes="1000")
+    sender = Delivered(**{"linger.ms": 0})
+    sender.send(topic, bytes(1001), partition=0)
+    sender.flush()
+    equal([error.code() for error in sender.errors], [KafkaError.MSG_SIZE_TOO_LARGE], "delivery errors")
+
+
+tap.main()
