@@ -43,8 +43,9 @@ pub enum HeaderError {
 
 impl<'a> RequestHeader<'a> {
     /// Reads the header that `frame` starts with; returns it and where the body starts. The version needn't be one
-    /// that is served: that is for the caller to see, who can answer an ApiVersions request all the same. Of such a
-    /// request with an unknown version, tagged fields that can't be read are taken for the body, which isn't read.
+    /// that is served: that is for the caller to see, who can answer an ApiVersions request all the same. Whatever
+    /// comes after the last known version is taken to be flexible, and so Apache Kafka 4.1.0 does: it answers
+    /// ApiVersions 99 if tagged fields follow the client id, and closes the connection if they don't.
     pub fn parse(frame: &'a [u8]) -> Result<(Self, usize), HeaderError> {
         let mut rest = frame;
         let api_key = i16::from_be_bytes(take(&mut rest)?);
@@ -60,13 +61,7 @@ impl<'a> RequestHeader<'a> {
             }
         };
         if api_version >= shapes.first_flexible_version {
-            let before = rest;
-            match skip_tagged_fields(&mut rest) {
-                Err(_) if api_key == API_VERSIONS && preflight::shape(api_key, api_version).is_err() => {
-                    rest = before;
-                }
-                result => result?,
-            }
+            skip_tagged_fields(&mut rest)?;
         }
         Ok((Self { api_key, api_version, correlation_id, client_id }, frame.len() - rest.len()))
     }
@@ -190,14 +185,15 @@ mod tests {
     }
 
     #[test]
-    fn api_versions_of_an_unknown_version_is_read_leniently() {
+    fn api_versions_of_an_unknown_version() {
         assert_eq!(body(&header(API_VERSIONS, 999, b"c", b"\0new")), b"new");
-        assert_eq!(body(&header(API_VERSIONS, 999, b"c", b"")), b"");
-        assert_eq!(body(&header(API_VERSIONS, 999, b"c", b"\x7f")), b"\x7f");
-        assert_eq!(
-            RequestHeader::parse(&header(API_VERSIONS, 3, b"c", b"\x7f")),
-            Err(HeaderError::Truncated)
-        );
+        assert_eq!(body(&header(API_VERSIONS, -1, b"c", b"\x7f")), b"\x7f");
+        for tags in [&b""[..], b"\x7f"] {
+            assert_eq!(
+                RequestHeader::parse(&header(API_VERSIONS, 999, b"c", tags)),
+                Err(HeaderError::Truncated)
+            );
+        }
     }
 
     #[test]

@@ -361,14 +361,15 @@ impl Walk<'_> {
 
     #[inline]
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Reason> {
-        let (taken, rest) = self.rest.split_first_chunk().ok_or(Reason::Truncated(N - self.rest.len()))?;
+        let (taken, rest) =
+            self.rest.split_first_chunk().ok_or_else(|| Reason::Truncated(N - self.rest.len()))?;
         self.rest = rest;
         Ok(*taken)
     }
 
     #[inline]
     fn skip(&mut self, len: usize) -> Result<(), Reason> {
-        self.rest = self.rest.get(len..).ok_or(Reason::Truncated(len - self.rest.len()))?;
+        self.rest = self.rest.get(len..).ok_or_else(|| Reason::Truncated(len - self.rest.len()))?;
         Ok(())
     }
 
