@@ -1,1 +1,400 @@
-//! purgatory
+//! Where requests wait that can't be answered yet: for a condition on some keys, or for a deadline.
+//!
+//! This is Kafka's `DelayedOperationPurgatory` as a plain value with one owner, so that no wait needs a lock or a
+//! completed flag, and nothing stale is left to purge: a wait leaves exactly once, at once and wholly, because it is
+//! *taken out* by whatever ends it (see [`Exit`]).
+//!
+//! It is generic over the key `K`, the wait `W` and the owner `O` who waits (a connection, say), and must know nothing
+//! of Kafka's messages. What a wait needs to look at, such as a broker's replicas, is lent as a context `C` for each
+//! call, made of whatever lies beside the purgatory in the struct that has both.
+//!
+//! The owner's rules: try first and then park ([`Purgatory::try_or_park`]); [`wake`](Purgatory::wake) a key after the
+//! request that changed something was handled, not in the middle of it; call [`expire`](Purgatory::expire) when
+//! [`next_deadline`](Purgatory::next_deadline) has come.
+
+mod metrics;
+#[cfg(test)]
+mod tests;
+mod watchers;
+mod wheel;
+
+use std::fmt;
+use std::hash::Hash;
+use std::num::NonZeroU64;
+
+use slab::Slab;
+
+use crate::base::Instant;
+
+pub use metrics::{Exit, Metrics, WaitKind};
+use watchers::{NO_LINK, Watchers};
+pub use wheel::TimingWheel;
+
+/// An emptied purgatory that once held more waits than this gives their memory back.
+const KEPT_WAITS: usize = 4096;
+
+/// What can wait, whatever it has to look at.
+pub trait Waiting {
+    /// The kinds of wait among which this is one.
+    type Kind: WaitKind;
+
+    /// The kind of this wait, which never changes.
+    fn kind(&self) -> Self::Kind;
+}
+
+/// A wait as it is seen with what it has to look at, the context `C`.
+pub trait Wait<C>: Waiting {
+    /// What the one who waits gets in the end.
+    type Reply;
+
+    /// The reply, if what this waits for has come. It may keep in itself what it found out so far. After it returned a
+    /// reply it is dropped, so that it may move that out of itself.
+    fn try_complete(&mut self, context: &mut C) -> Option<Self::Reply>;
+
+    /// The reply when the deadline came first.
+    fn expire(self, context: &mut C) -> Self::Reply;
+
+    /// The reply when a user lets this go before its time: as if the deadline had come, unless it says otherwise.
+    fn release(self, context: &mut C) -> Self::Reply
+    where
+        Self: Sized,
+    {
+        self.expire(context)
+    }
+
+    /// For a person: what this waits for, and how far it is.
+    fn describe(&self, context: &C) -> Description;
+}
+
+/// What a wait says of itself to a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Description {
+    /// What it waits for: `orders-0, orders-1`.
+    pub waits_for: String,
+    /// How far it is: `bytes 120 of 1000`.
+    pub progress: String,
+}
+
+/// The name of a wait: never used again within its purgatory. Ordered by when the waits were parked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WaitId {
+    serial: NonZeroU64,
+    slot: u32,
+}
+
+impl WaitId {
+    /// The number by which a person names the wait: 1 for the first that was parked. See [`Purgatory::find`].
+    pub fn serial(self) -> u64 {
+        self.serial.get()
+    }
+}
+
+impl fmt::Debug for WaitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WaitId({})", self.serial)
+    }
+}
+
+impl fmt::Display for WaitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.serial, f)
+    }
+}
+
+/// Who waits, since when and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiter<O> {
+    /// Who gets the reply.
+    pub owner: O,
+    /// When it began.
+    pub since: Instant,
+    /// When it ends if nothing else ends it; [`Instant::NEVER`] if it is to wait for ever. It fires in the first
+    /// millisecond that does not begin before it: never early, and less than 1 ms late.
+    pub deadline: Instant,
+}
+
+/// A wait that is parked.
+#[derive(Debug)]
+pub struct Parked<'a, W, O> {
+    /// Its name.
+    pub id: WaitId,
+    /// Who waits, since when and until when.
+    pub waiter: Waiter<O>,
+    /// The wait itself.
+    pub wait: &'a W,
+}
+
+/// What is left to know of a wait that was taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure<O> {
+    /// The name it had.
+    pub id: WaitId,
+    /// Who waited, since when and until when.
+    pub waiter: Waiter<O>,
+    /// Why it left.
+    pub exit: Exit,
+}
+
+/// What [`Purgatory::try_or_park`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tried<R> {
+    /// The condition held at once; nothing was parked.
+    Completed(R),
+    /// It waits now.
+    Parked(WaitId),
+}
+
+/// The waits of one broker.
+#[derive(Clone, Debug)]
+pub struct Purgatory<K, W, O> {
+    slots: Slab<Slot<W, O>>,
+    watchers: Watchers<K>,
+    /// By slot.
+    deadlines: TimingWheel,
+    /// The serial number of the next wait.
+    next_serial: NonZeroU64,
+    /// By [`WaitKind::index`].
+    metrics: Vec<Metrics>,
+}
+
+#[derive(Clone, Debug)]
+struct Slot<W, O> {
+    serial: NonZeroU64,
+    since: Instant,
+    /// The first of its links in `watchers`.
+    first_link: u32,
+    owner: O,
+    wait: W,
+}
+
+impl<K, W: Waiting, O> Default for Purgatory<K, W, O> {
+    fn default() -> Self {
+        Purgatory {
+            slots: Slab::new(),
+            watchers: Watchers::default(),
+            deadlines: TimingWheel::new(),
+            next_serial: NonZeroU64::MIN,
+            metrics: vec![Metrics::default(); W::Kind::ALL.len()],
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
+    /// A purgatory in which nothing waits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many waits there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Tries the wait, and parks it if it doesn't complete: see [`park`](Self::park).
+    pub fn try_or_park<C>(
+        &mut self,
+        keys: impl IntoIterator<Item = K>,
+        waiter: Waiter<O>,
+        mut wait: W,
+        context: &mut C,
+    ) -> Tried<W::Reply>
+    where
+        W: Wait<C>,
+    {
+        match wait.try_complete(context) {
+            Some(reply) => Tried::Completed(reply),
+            None => Tried::Parked(self.park(keys, waiter, wait)),
+        }
+    }
+
+    /// Parks a wait under all its keys, behind what waits there; without keys only its deadline ends it. A deadline
+    /// that has passed already (a timeout of 0) ends it at the next [`expire`](Self::expire).
+    ///
+    /// There is no limit here but memory (and 2^31 waits): a connection has one request in flight, so that the limit
+    /// on connections is one on waits too.
+    pub fn park(&mut self, keys: impl IntoIterator<Item = K>, waiter: Waiter<O>, wait: W) -> WaitId {
+        let kind = wait.kind().index();
+        let serial = self.next_serial;
+        self.next_serial = serial.saturating_add(1);
+        let Waiter { owner, since, deadline } = waiter;
+        let entry = self.slots.vacant_entry();
+        let slot = u32::try_from(entry.key()).expect("fewer than 2^31 waits");
+        let (first_link, links) = self.watchers.watch(slot, keys);
+        entry.insert(Slot { serial, since, first_link, owner, wait });
+        self.deadlines.schedule(since, slot, deadline);
+        self.metrics[kind].enter(links);
+        WaitId { serial, slot }
+    }
+
+    /// Tries every wait of a key, first come first served. Those that complete are taken out, and `on_completed` gets
+    /// their replies; returns how many. Waits that are parked because of this are not visited, since they can only be
+    /// parked afterwards.
+    pub fn wake<C>(
+        &mut self,
+        key: &K,
+        context: &mut C,
+        mut on_completed: impl FnMut(&mut C, Departure<O>, W::Reply),
+    ) -> usize
+    where
+        W: Wait<C>,
+    {
+        let mut completed = 0;
+        let mut link = self.watchers.first(key);
+        while let Some(current) = link {
+            let (slot, next) = self.watchers.wait_and_next(current);
+            link = next;
+            if let Some(reply) = self.slots[slot as usize].wait.try_complete(context) {
+                let (departure, _) = self.leave(slot, None, Exit::Completed);
+                on_completed(context, departure, reply);
+                completed += 1;
+            }
+        }
+        completed
+    }
+
+    /// Tries one wait; takes it out if it completes.
+    pub fn retry<C>(&mut self, id: WaitId, context: &mut C) -> Option<(Departure<O>, W::Reply)>
+    where
+        W: Wait<C>,
+    {
+        let reply = self.get_mut(id)?.try_complete(context)?;
+        Some((self.leave(id.slot, None, Exit::Completed).0, reply))
+    }
+
+    /// Takes out every wait whose deadline has come, in the order of deadlines (by millisecond; first come first
+    /// served within one), and hands the replies to `on_expired`; returns how many.
+    pub fn expire<C>(
+        &mut self,
+        now: Instant,
+        context: &mut C,
+        mut on_expired: impl FnMut(&mut C, Departure<O>, W::Reply),
+    ) -> usize
+    where
+        W: Wait<C>,
+    {
+        let mut expired = 0;
+        while let Some((departure, wait)) = self.take_expired(now) {
+            let reply = wait.expire(context);
+            on_expired(context, departure, reply);
+            expired += 1;
+        }
+        expired
+    }
+
+    /// Takes out the first wait whose deadline has come, for an owner who expires one by one.
+    pub fn take_expired(&mut self, now: Instant) -> Option<(Departure<O>, W)> {
+        let (slot, deadline) = self.deadlines.pop_expired(now)?;
+        Some(self.leave(slot, Some(deadline), Exit::Expired))
+    }
+
+    /// When to call [`expire`](Self::expire) next: see [`TimingWheel::next_deadline`].
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.next_deadline()
+    }
+
+    /// Lets a wait go because a user said so. `None` if it has left already.
+    pub fn release<C>(&mut self, id: WaitId, context: &mut C) -> Option<(Departure<O>, W::Reply)>
+    where
+        W: Wait<C>,
+    {
+        let (departure, wait) = self.take(id, Exit::Released)?;
+        Some((departure, wait.release(context)))
+    }
+
+    /// Takes a wait out unanswered, because nobody waits for the reply any more. `None` if it has left already.
+    pub fn remove(&mut self, id: WaitId) -> Option<(Departure<O>, W)> {
+        self.take(id, Exit::Removed)
+    }
+
+    /// Takes a wait out for an owner who knows how it ends. `None` if it has left already.
+    pub fn take(&mut self, id: WaitId, exit: Exit) -> Option<(Departure<O>, W)> {
+        self.get(id)?;
+        Some(self.leave(id.slot, None, exit))
+    }
+
+    /// Gives a wait another deadline. Returns whether it still waits.
+    pub fn reschedule(&mut self, now: Instant, id: WaitId, deadline: Instant) -> bool {
+        let parked = self.get(id).is_some();
+        if parked {
+            self.deadlines.schedule(now, id.slot, deadline);
+        }
+        parked
+    }
+
+    /// A wait that is parked.
+    pub fn get(&self, id: WaitId) -> Option<Parked<'_, W, O>> {
+        let slot = self.slots.get(id.slot as usize).filter(|slot| slot.serial == id.serial)?;
+        Some(self.parked(id.slot, slot))
+    }
+
+    /// A wait that is parked, to be changed. Its kind must stay.
+    pub fn get_mut(&mut self, id: WaitId) -> Option<&mut W> {
+        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.serial == id.serial)?;
+        Some(&mut slot.wait)
+    }
+
+    /// The wait that a person names by its number. O(n).
+    pub fn find(&self, serial: u64) -> Option<WaitId> {
+        self.iter().map(|parked| parked.id).find(|id| id.serial() == serial)
+    }
+
+    /// All waits, in an order that depends on nothing but what was done to the purgatory. Sort by id to have them
+    /// in the order in which they were parked.
+    pub fn iter(&self) -> impl Iterator<Item = Parked<'_, W, O>> {
+        self.slots.iter().map(|(index, slot)| self.parked(index as u32, slot))
+    }
+
+    /// The waits of a key, first come first.
+    pub fn waits_on(&self, key: &K) -> impl Iterator<Item = Parked<'_, W, O>> {
+        let mut link = self.watchers.first(key);
+        std::iter::from_fn(move || {
+            let (slot, next) = self.watchers.wait_and_next(link?);
+            link = next;
+            Some(self.parked(slot, &self.slots[slot as usize]))
+        })
+    }
+
+    /// Whether anything waits for a key.
+    pub fn is_watched(&self, key: &K) -> bool {
+        self.watchers.first(key).is_some()
+    }
+
+    /// For how many keys something waits.
+    pub fn key_count(&self) -> usize {
+        self.watchers.key_count()
+    }
+
+    /// The metrics of one kind of wait.
+    pub fn metrics(&self, kind: W::Kind) -> Metrics {
+        self.metrics[kind.index()]
+    }
+
+    fn parked<'a>(&self, index: u32, slot: &'a Slot<W, O>) -> Parked<'a, W, O> {
+        let deadline = self.deadlines.deadline(index);
+        Parked {
+            id: WaitId { serial: slot.serial, slot: index },
+            waiter: Waiter { owner: slot.owner, since: slot.since, deadline },
+            wait: &slot.wait,
+        }
+    }
+
+    /// The one way out. `deadline` is given by who has taken it from the wheel.
+    fn leave(&mut self, index: u32, deadline: Option<Instant>, exit: Exit) -> (Departure<O>, W) {
+        let Slot { serial, since, first_link, owner, wait } = self.slots.remove(index as usize);
+        let links = if first_link == NO_LINK { 0 } else { self.watchers.unwatch(first_link) };
+        let deadline = deadline.unwrap_or_else(|| self.deadlines.cancel(index));
+        self.metrics[wait.kind().index()].leave(links, exit);
+        if self.slots.is_empty() && self.slots.capacity() > KEPT_WAITS {
+            self.slots = Slab::new();
+            self.watchers.shrink();
+            self.deadlines.shrink();
+        }
+        let waiter = Waiter { owner, since, deadline };
+        (Departure { id: WaitId { serial, slot: index }, waiter, exit }, wait)
+    }
+}
