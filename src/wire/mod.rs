@@ -1,7 +1,12 @@
 //! Bytes: frames, headers, preflight, record batches, compression. Knows no state.
 
 pub mod batch;
+pub mod check;
+pub mod compression;
 pub mod frame;
 pub mod header;
+mod lz4;
 pub mod preflight;
+pub mod records;
 mod shapes;
+mod snappy;
