@@ -19,7 +19,7 @@ pub struct RequestHeader<'a> {
     pub api_version: i16,
     /// Given back in the response.
     pub correlation_id: i32,
-    /// None if null, which Kafka takes for "". Bytes that aren't UTF-8 are replaced, as Kafka does.
+    /// None if null (any negative length), which Kafka takes for "". Bytes that aren't UTF-8 are replaced, as Kafka does.
     pub client_id: Option<Cow<'a, str>>,
 }
 
@@ -33,9 +33,6 @@ pub enum HeaderError {
     /// The frame ends inside the header.
     #[error("the frame ends inside the request header")]
     Truncated,
-    /// The client id's length is below −1.
-    #[error("a client id of negative length {0}")]
-    NegativeLength(i16),
     /// A count, tag or size in the tagged fields takes more than five bytes.
     #[error("a varint of more than five bytes in the request header")]
     LongVarint,
@@ -53,12 +50,9 @@ impl<'a> RequestHeader<'a> {
         let shapes =
             preflight::request(api_key).ok_or(HeaderError::UnknownApiKey { api_key, api_version })?;
         let correlation_id = i32::from_be_bytes(take(&mut rest)?);
-        let client_id = match i16::from_be_bytes(take(&mut rest)?) {
-            -1 => None,
-            length => {
-                let len = usize::try_from(length).map_err(|_| HeaderError::NegativeLength(length))?;
-                Some(String::from_utf8_lossy(split(&mut rest, len)?))
-            }
+        let client_id = match usize::try_from(i16::from_be_bytes(take(&mut rest)?)) {
+            Ok(len) => Some(String::from_utf8_lossy(split(&mut rest, len)?)),
+            Err(_) => None,
         };
         if api_version >= shapes.first_flexible_version {
             skip_tagged_fields(&mut rest)?;
@@ -145,9 +139,11 @@ mod tests {
 
     #[test]
     fn null_client_id() {
-        let frame = [0, 3, 0, 0, 0, 0, 0, 7, 0xff, 0xff, 1];
-        let (read, at) = RequestHeader::parse(&frame).unwrap();
-        assert_eq!((read.client_id, at), (None, 10));
+        for low in [0xff, 0xfe] {
+            let frame = [0, 3, 0, 0, 0, 0, 0, 7, 0xff, low, 1];
+            let (read, at) = RequestHeader::parse(&frame).unwrap();
+            assert_eq!((read.client_id, at), (None, 10));
+        }
     }
 
     #[test]
@@ -167,9 +163,6 @@ mod tests {
 
     #[test]
     fn lying_lengths() {
-        let mut frame = header(3, 9, b"", b"");
-        frame[8..10].copy_from_slice(&(-2i16).to_be_bytes());
-        assert_eq!(RequestHeader::parse(&frame), Err(HeaderError::NegativeLength(-2)));
         let parse = |tags: &[u8]| RequestHeader::parse(&header(3, 9, b"c", tags)).map(|_| ()).unwrap_err();
         assert_eq!(parse(b"\xff\xff\xff\xff\x07"), HeaderError::Truncated);
         assert_eq!(parse(b"\x01\x00\xff\xff\xff\xff\x0f"), HeaderError::Truncated);

@@ -3,10 +3,12 @@
 pub mod batch;
 pub mod check;
 pub mod compression;
+pub mod decode;
 pub mod frame;
 pub mod header;
 mod lz4;
 pub mod preflight;
 pub mod records;
+pub mod repair;
 mod shapes;
 mod snappy;

@@ -6,8 +6,8 @@
 //! may be given to the codec: it decodes, or gives an error, within [`memory_limit`].
 //!
 //! The walk reads lengths, varints and tags exactly as the codec does, for else the two could disagree about where a
-//! field is. Where Kafka and the codec differ, the walk refuses (negative lengths other than −1, presence markers
-//! other than −1 and 1). As in Kafka's generated readers, the size of a known tagged field is read and not obeyed.
+//! field is. Where the codec is narrower than Kafka the walk follows Kafka and says so in the [`Allowance`]. As in
+//! Kafka's generated readers, the size of a known tagged field is read and not obeyed.
 //!
 //! Shapes are data ([`shapes`](super::shapes), made by `tools/shapes`); this module must not know any request.
 
@@ -35,6 +35,9 @@ pub struct Allowance {
     pub decoded_bytes: usize,
     /// Bytes after the request's last field. Kafka ignores them.
     pub trailing_bytes: usize,
+    /// A length below −1, or a presence marker other than −1 and 1, is in it: Kafka takes them for null, null and
+    /// present; the codec must be given a body from [`repair`](super::repair).
+    pub irregular: bool,
 }
 
 /// Why a request must not be decoded. Kafka closes the connection for each of these.
@@ -67,18 +70,12 @@ pub enum Reason {
     #[error("a count of {count} where {remaining} bytes remain")]
     #[expect(missing_docs, reason = "the names say it")]
     CountBeyondEnd { count: u32, remaining: usize },
-    /// A length or count below −1.
-    #[error("a negative length of {0}")]
-    NegativeLength(i32),
     /// Null in a field that can't be null.
     #[error("null in a field that can't be null")]
     UnexpectedNull,
     /// A varint of more than five bytes.
     #[error("a varint of more than five bytes")]
     LongVarint,
-    /// A struct that can be null starts with neither −1 nor 1.
-    #[error("a presence marker of {0}")]
-    PresenceMarker(i8),
     /// Decoding would take more than [`memory_limit`].
     #[error(
         "{decoded_bytes} bytes once decoded, more than the {limit_bytes} that a request of its size may take"
@@ -98,9 +95,14 @@ impl std::error::Error for PreflightError {}
 /// May this body be decoded as a request of this API and version?
 pub fn check(api_key: i16, version: i16, body: &[u8]) -> Result<Allowance, PreflightError> {
     let shape = shape(api_key, version).map_err(|reason| PreflightError { offset: 0, reason })?;
-    let mut walk = Walk { rest: body, decoded_bytes: 0, limit_bytes: memory_limit(body.len()) };
+    let mut walk =
+        Walk { rest: body, decoded_bytes: 0, limit_bytes: memory_limit(body.len()), irregular: false };
     match walk.fields(shape) {
-        Ok(()) => Ok(Allowance { decoded_bytes: walk.decoded_bytes, trailing_bytes: walk.rest.len() }),
+        Ok(()) => Ok(Allowance {
+            decoded_bytes: walk.decoded_bytes,
+            trailing_bytes: walk.rest.len(),
+            irregular: walk.irregular,
+        }),
         Err(reason) => Err(PreflightError { offset: body.len() - walk.rest.len(), reason }),
     }
 }
@@ -207,6 +209,7 @@ struct Walk<'a> {
     rest: &'a [u8],
     decoded_bytes: usize,
     limit_bytes: usize,
+    irregular: bool,
 }
 
 impl Walk<'_> {
@@ -240,11 +243,13 @@ impl Walk<'_> {
                         self.elements(count, element)?;
                     }
                 }
-                Field::NullableStruct(fields) => match i8::from_be_bytes(self.take()?) {
-                    -1 => {}
-                    1 => self.fields(fields)?,
-                    marker => return Err(Reason::PresenceMarker(marker)),
-                },
+                Field::NullableStruct(fields) => {
+                    let marker = i8::from_be_bytes(self.take()?);
+                    self.irregular |= marker != -1 && marker != 1;
+                    if marker >= 0 {
+                        self.fields(fields)?;
+                    }
+                }
                 Field::Tags(known) => self.tags(known)?,
             }
         }
@@ -305,13 +310,8 @@ impl Walk<'_> {
     /// A 16-bit length and as many bytes; none for null.
     #[inline]
     fn string(&mut self) -> Result<Option<()>, Reason> {
-        match i16::from_be_bytes(self.take()?) {
-            -1 => Ok(None),
-            length => {
-                let length = u32::try_from(length).map_err(|_| Reason::NegativeLength(length.into()))?;
-                self.skip_length(length).map(Some)
-            }
-        }
+        let length = i16::from_be_bytes(self.take()?);
+        self.length_or_null(length.into()).map(|length| self.skip_length(length)).transpose()
     }
 
     /// A 32-bit length and as many bytes; none for null.
@@ -326,13 +326,18 @@ impl Walk<'_> {
         self.varint()?.checked_sub(1).map(|length| self.skip_length(length)).transpose()
     }
 
-    /// A 32-bit count; none for −1.
+    /// A 32-bit count; none for null.
     #[inline]
     fn count(&mut self) -> Result<Option<u32>, Reason> {
-        match i32::from_be_bytes(self.take()?) {
-            -1 => Ok(None),
-            count => u32::try_from(count).map(Some).map_err(|_| Reason::NegativeLength(count)),
-        }
+        let count = i32::from_be_bytes(self.take()?);
+        Ok(self.length_or_null(count))
+    }
+
+    /// Every negative length is null to Kafka, but the codec knows −1 alone.
+    #[inline]
+    fn length_or_null(&mut self, length: i32) -> Option<u32> {
+        self.irregular |= length < -1;
+        u32::try_from(length).ok()
     }
 
     #[inline]
