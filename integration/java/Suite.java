@@ -1,0 +1,85 @@
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/** A list of named tests. Prints one line a test: `ok NAME` or `not ok NAME: reason`. */
+final class Suite {
+  /** No test may take longer; one that does is reported and left behind. */
+  private static final long LIMIT_SECONDS = 60;
+
+  interface Test {
+    void run() throws Exception;
+  }
+
+  private record Named(String name, Test test) {}
+
+  private final List<Named> tests = new ArrayList<>();
+
+  void test(String name, Test test) {
+    tests.add(new Named(name, test));
+  }
+
+  /** Runs the tests whose name contains `filter`, in the order they were added; returns how many failed. */
+  int run(String filter) {
+    int failed = 0;
+    int ran = 0;
+    for (Named named : tests) {
+      if (!named.name.contains(filter)) {
+        continue;
+      }
+      ran++;
+      String reason = reasonOfFailure(named.test);
+      if (reason == null) {
+        System.out.println("ok " + named.name);
+      } else {
+        failed++;
+        System.out.println("not ok " + named.name + ": " + reason);
+      }
+    }
+    if (ran == 0) {
+      System.out.println("not ok filter: no test has a name that contains '" + filter + "'");
+      return 1;
+    }
+    return failed;
+  }
+
+  private static String reasonOfFailure(Test test) {
+    FutureTask<Void> task = new FutureTask<>(() -> {
+      test.run();
+      return null;
+    });
+    Thread thread = new Thread(task);
+    thread.setDaemon(true);
+    thread.start();
+    try {
+      task.get(LIMIT_SECONDS, TimeUnit.SECONDS);
+      return null;
+    } catch (TimeoutException late) {
+      StringBuilder where = new StringBuilder("not done after " + LIMIT_SECONDS + " s");
+      for (StackTraceElement frame : thread.getStackTrace()) {
+        if (frame.getFileName() != null && frame.getFileName().endsWith("Tests.java")) {
+          where.append(", at ").append(frame);
+          break;
+        }
+      }
+      return where.toString();
+    } catch (ExecutionException | InterruptedException thrown) {
+      return oneLine(Check.unwrap(thrown));
+    }
+  }
+
+  /** What was thrown, and the line of the test that it came from. */
+  private static String oneLine(Throwable thrown) {
+    String text = thrown instanceof AssertionError ? thrown.getMessage() : thrown.toString();
+    for (StackTraceElement frame : thrown.getStackTrace()) {
+      if (frame.getFileName() != null && frame.getFileName().endsWith("Tests.java")) {
+        text += " (" + frame.getFileName() + ":" + frame.getLineNumber() + ")";
+        break;
+      }
+    }
+    return text.replace('\n', ' ');
+  }
+}
