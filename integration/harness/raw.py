@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import time
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 18, 19
 CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
@@ -118,6 +119,14 @@ class Connection:
         reader.int32(), reader.string(), reader.int32(), reader.int32()
         error, _, offset = reader.int16(), reader.int64(), reader.int64()
         return error, offset
+
+    def settle(self, topic, partition, limit_s=5):
+        """Waits until a new partition takes requests: real Kafka refuses them for a moment after the creation."""
+        deadline = time.monotonic() + limit_s
+        while self.list_offset(topic, partition, -1)[0] != 0 or self.metadata(topic)[0] != 0:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"partition {partition} not usable after {limit_s} s")
+            time.sleep(0.01)
 
 
 class Reader:
