@@ -1,1 +1,486 @@
-//! log
+//! The log of one partition, in memory: what was appended, found by offset or by time, until retention takes it.
+//!
+//! - [`Log`]: append, truncate, delete; offsets. `read.rs` reads and looks up, `retention.rs` expires.
+//! - [`ChunkPool`]: the memory of all logs, within a budget. Lent to each call that takes or gives back memory.
+//! - [`LeaderEpochs`], [`ProducerStates`]: what else a log knows, trimmed along with it.
+//!
+//! A log is a plain value: the time comes in, and a clone shares the record bytes. It must not know of high watermarks
+//! (its owner says how far a reader may read), of topics, nor of what is inside a batch behind its header. Batches
+//! come in validated.
+
+mod chunk;
+mod epochs;
+mod error;
+mod producers;
+mod read;
+mod retention;
+mod segment;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+pub use chunk::{BudgetExceeded, ChunkPool};
+pub use epochs::{EpochEnd, EpochStart, LeaderEpochs};
+pub use error::{AppendError, OffsetOutOfRange, ReplicateError};
+pub use producers::{AppendOrigin, ProducerBatch, ProducerError, ProducerState, ProducerStates, Verdict};
+pub use read::{FetchSlices, OffsetPosition, ReadLimits, StoredBatch};
+pub use retention::Deleted;
+
+use crate::base::{Now, WallTime};
+use crate::wire::batch::{self, BatchView, Stamp};
+use chunk::ChunkQueue;
+use segment::{AppendedBatch, RollRules, Segment, walk};
+
+/// The settings of a topic (and two of the broker) that its logs need. Names and defaults are Kafka's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// `segment.bytes`: no segment, and no produced batch, is larger. 1 GiB.
+    pub segment_bytes: u32,
+    /// `segment.ms`: a segment takes no batch that is this much newer than its first. 7 days.
+    pub segment_ms: i64,
+    /// `retention.ms`: a segment whose newest record is older goes; negative keeps all. 7 days.
+    pub retention_ms: i64,
+    /// `retention.bytes`: the oldest segments go while the rest still has this size; negative keeps all. −1.
+    pub retention_bytes: i64,
+    /// Whether `cleanup.policy` contains `delete`. True.
+    pub delete: bool,
+    /// Whether `cleanup.policy` contains `compact`. False.
+    pub compact: bool,
+    /// `max.compaction.lag.ms`: with compaction, bounds a segment's age too. Unbounded.
+    pub max_compaction_lag_ms: i64,
+    /// `producer.id.expiration.ms`: a producer that is idle for so long is forgotten. 1 day.
+    pub producer_id_expiration_ms: i64,
+    /// The most producers that a log remembers (ours; see [`ProducerStates`]). 10,000.
+    pub max_producer_ids: usize,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+        LogConfig {
+            segment_bytes: 1 << 30,
+            segment_ms: 7 * DAY_MS,
+            retention_ms: 7 * DAY_MS,
+            retention_bytes: -1,
+            delete: true,
+            compact: false,
+            max_compaction_lag_ms: i64::MAX,
+            producer_id_expiration_ms: DAY_MS,
+            max_producer_ids: 10_000,
+        }
+    }
+}
+
+impl LogConfig {
+    fn roll_rules(&self) -> RollRules {
+        let lag_ms = if self.compact { self.max_compaction_lag_ms } else { i64::MAX };
+        RollRules { segment_bytes: self.segment_bytes, segment_ms: self.segment_ms.min(lag_ms) }
+    }
+}
+
+/// What a leader adds to a batch as it appends it.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaderAppend {
+    /// When.
+    pub now: Now,
+    /// The leader's epoch.
+    pub leader_epoch: i32,
+    /// For LogAppendTime: the records' new timestamp, ms. None keeps the producer's timestamps.
+    pub append_time_ms: Option<i64>,
+    /// Who wrote it.
+    pub origin: AppendOrigin,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Offset of the first record.
+    pub base_offset: i64,
+    /// Offset of the last record.
+    pub last_offset: i64,
+    /// What Produce answers as log append time, ms: −1 with CreateTime; of a duplicate the stored timestamp.
+    pub log_append_time_ms: i64,
+    /// The log's first offset.
+    pub log_start_offset: i64,
+    /// The batch was there already; these are its offsets. Nothing was appended.
+    pub duplicate: bool,
+}
+
+/// What a follower took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replicated {
+    /// Batches appended.
+    pub batches: usize,
+    /// Their bytes.
+    pub bytes: usize,
+}
+
+/// The log of one partition.
+///
+/// Offsets are found in `log_start_offset..log_end_offset`, in order and, but for compaction, without gaps.
+#[derive(Debug, Default)]
+pub struct Log {
+    config: LogConfig,
+    log_start_offset: i64,
+    log_end_offset: i64,
+    /// By base offset. Empty until there is something to hold.
+    segments: VecDeque<Segment>,
+    chunks: ChunkQueue,
+    epochs: LeaderEpochs,
+    producers: ProducerStates,
+}
+
+impl Log {
+    /// An empty log. Allocates nothing.
+    pub fn new(config: LogConfig) -> Self {
+        Log { config, ..Log::default() }
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &LogConfig {
+        &self.config
+    }
+
+    /// Changes the settings, from the next append and the next look at retention on.
+    pub fn set_config(&mut self, config: LogConfig) {
+        self.config = config;
+    }
+
+    /// The first offset that may be read.
+    pub fn log_start_offset(&self) -> i64 {
+        self.log_start_offset
+    }
+
+    /// The offset that the next record gets (LEO).
+    pub fn log_end_offset(&self) -> i64 {
+        self.log_end_offset
+    }
+
+    /// Bytes of all batches in its segments, as DescribeLogDirs tells them.
+    pub fn size_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| u64::from(segment.size)).sum()
+    }
+
+    /// How many segments there are.
+    pub fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Memory of its own for record bytes. A follower's records, shared with the leader, don't count.
+    pub fn bytes_held(&self) -> usize {
+        self.chunks.bytes_held()
+    }
+
+    /// Memory for the index, bytes.
+    pub fn index_bytes(&self) -> usize {
+        self.segments.iter().map(Segment::index_bytes).sum()
+    }
+
+    /// The leader epochs.
+    pub fn epochs(&self) -> &LeaderEpochs {
+        &self.epochs
+    }
+
+    /// The idempotent producers.
+    pub fn producers(&self) -> &ProducerStates {
+        &self.producers
+    }
+
+    /// Notes that a leader with this epoch begins to write at the log's end.
+    pub fn assign_leader_epoch(&mut self, epoch: i32) {
+        self.epochs.assign(epoch, self.log_end_offset);
+    }
+
+    /// Where `epoch` ends: the answer to OffsetForLeaderEpoch.
+    pub fn end_offset_for_epoch(&self, epoch: i32) -> EpochEnd {
+        self.epochs.end_offset(epoch, self.log_end_offset)
+    }
+
+    /// First offset of the oldest open transaction; the last stable offset is not above it.
+    pub fn first_open_transaction_offset(&self) -> Option<i64> {
+        self.producers.first_open_transaction_offset()
+    }
+
+    /// Forgets producers that have been idle for `producer.id.expiration.ms`. Returns how many.
+    pub fn expire_producers(&mut self, now: WallTime) -> usize {
+        self.producers.expire(now, self.config.producer_id_expiration_ms)
+    }
+
+    /// Appends one validated batch as leader: checks its producer, copies it, stamps the copy.
+    ///
+    /// A repeated batch of an idempotent producer appends nothing and is answered with what the first one was. After an
+    /// error nothing has changed.
+    pub fn append(
+        &mut self,
+        pool: &mut ChunkPool,
+        batch: &[u8],
+        append: &LeaderAppend,
+    ) -> Result<Appended, AppendError> {
+        let view = BatchView::new(batch).filter(|view| view.size() == Some(batch.len()));
+        let view = view.filter(|view| view.last_offset_delta() >= 0).ok_or(AppendError::Malformed)?;
+        let segment_bytes = self.config.segment_bytes;
+        if batch.len() as u64 > u64::from(segment_bytes) {
+            return Err(AppendError::RecordListTooLarge { batch_bytes: batch.len(), segment_bytes });
+        }
+        if let Verdict::Duplicate(known) = self.producers.check(&view, append.origin)? {
+            return Ok(Appended {
+                base_offset: known.base_offset,
+                last_offset: known.last_offset,
+                log_append_time_ms: known.timestamp_ms,
+                log_start_offset: self.log_start_offset,
+                duplicate: true,
+            });
+        }
+        let base_offset = self.log_end_offset;
+        let end_offset = base_offset.checked_add(i64::from(view.last_offset_delta()) + 1);
+        let end_offset = end_offset.ok_or(AppendError::OffsetsExhausted)?;
+        if !self.chunks.fits(batch.len()) {
+            let chunk = self.chunks.take(batch.len(), pool)?;
+            self.seal();
+            self.chunks.push(chunk, base_offset);
+        }
+        self.write(batch, end_offset, append);
+        Ok(Appended {
+            base_offset,
+            last_offset: end_offset - 1,
+            log_append_time_ms: append.append_time_ms.unwrap_or(-1),
+            log_start_offset: self.log_start_offset,
+            duplicate: false,
+        })
+    }
+
+    /// Writes an accepted batch into the last chunk, which has room for it.
+    fn write(&mut self, batch: &[u8], end_offset: i64, append: &LeaderAppend) {
+        let (now, base_offset) = (append.now.wall, self.log_end_offset);
+        let noted = AppendedBatch {
+            base_offset,
+            last_offset: end_offset - 1,
+            max_timestamp_ms: append
+                .append_time_ms
+                .unwrap_or_else(|| BatchView::new(batch).map_or(-1, |view| view.max_timestamp())),
+            size: batch.len(),
+        };
+        self.roll_for(&noted, now);
+        let copy = self.chunks.write(batch, end_offset);
+        batch::stamp(
+            copy,
+            Stamp { base_offset, leader_epoch: append.leader_epoch, append_time_ms: append.append_time_ms },
+        );
+        if let Some(view) = BatchView::new(copy) {
+            self.producers.update(&view, self.config.max_producer_ids);
+        }
+        self.epochs.assign(append.leader_epoch, base_offset);
+        self.log_end_offset = end_offset;
+        if self.segments.back_mut().is_some_and(|segment| segment.append_open(&noted, now)) {
+            self.seal();
+        }
+    }
+
+    /// Appends what a leader sent, sharing its bytes: whole batches, of which the last may be cut off and is then left
+    /// out. Batches from an epoch above `leader_epoch`, and what follows them, are not taken either.
+    ///
+    /// After an error the batches before the one at fault are in the log.
+    pub fn append_as_follower(
+        &mut self,
+        parts: &[Bytes],
+        leader_epoch: i32,
+        now: Now,
+    ) -> Result<Replicated, ReplicateError> {
+        self.seal();
+        let mut replicated = Replicated::default();
+        for part in parts {
+            let before = replicated.bytes;
+            self.append_part(part, leader_epoch, now.wall, &mut replicated)?;
+            if replicated.bytes - before < part.len() {
+                break;
+            }
+        }
+        Ok(replicated)
+    }
+
+    fn append_part(
+        &mut self,
+        part: &Bytes,
+        leader_epoch: i32,
+        now: WallTime,
+        replicated: &mut Replicated,
+    ) -> Result<(), ReplicateError> {
+        let mut block_start = 0;
+        let mut outcome = Ok(());
+        let mut end = 0;
+        for found in walk(part).take_while(|found| found.view.leader_epoch() <= leader_epoch) {
+            let noted = AppendedBatch::of(&found.view, found.bytes.len());
+            if noted.base_offset < self.log_end_offset || noted.last_offset < noted.base_offset {
+                let log_end_offset = self.log_end_offset;
+                outcome = Err(ReplicateError::UnexpectedOffset { log_end_offset, found: noted.base_offset });
+                break;
+            }
+            if self.must_roll_for(&noted, now) {
+                self.seal_shared(part.slice(block_start..found.at));
+                block_start = found.at;
+                self.segments.push_back(Segment::new(noted.base_offset, now));
+            }
+            end = found.at + found.bytes.len();
+            let full = self.segments.back_mut().is_some_and(|segment| segment.append_open(&noted, now));
+            if full {
+                self.seal_shared(part.slice(block_start..end));
+                block_start = end;
+            }
+            self.epochs.assign(found.view.leader_epoch(), noted.base_offset);
+            self.producers.update(&found.view, self.config.max_producer_ids);
+            self.log_end_offset = noted.last_offset.saturating_add(1);
+            replicated.batches += 1;
+            replicated.bytes += noted.size;
+        }
+        self.seal_shared(part.slice(block_start..end.max(block_start)));
+        outcome
+    }
+
+    fn must_roll_for(&self, batch: &AppendedBatch, now: WallTime) -> bool {
+        let rules = self.config.roll_rules();
+        self.segments.back().is_none_or(|segment| segment.should_roll(batch, &rules, now))
+    }
+
+    /// Begins a new segment where the last one can't take `batch`.
+    fn roll_for(&mut self, batch: &AppendedBatch, now: WallTime) {
+        if self.must_roll_for(batch, now) {
+            self.seal();
+            self.segments.push_back(Segment::new(batch.base_offset, now));
+        }
+    }
+
+    /// Makes the open bytes shareable, so that every batch is in a sealed block.
+    fn seal(&mut self) {
+        if let Some(segment) = self.segments.back_mut().filter(|segment| segment.is_open()) {
+            segment.seal(self.chunks.seal());
+        }
+    }
+
+    fn seal_shared(&mut self, bytes: Bytes) {
+        if let Some(segment) = self.segments.back_mut() {
+            segment.seal(bytes);
+        }
+    }
+
+    /// The open bytes of the segment with this index.
+    fn open_bytes(&self, segment: usize) -> &[u8] {
+        if segment + 1 == self.segments.len() { self.chunks.open_bytes() } else { &[] }
+    }
+
+    /// Moves the log's start up to `offset` (DeleteRecords) and gives back the memory of what lies below. Returns
+    /// whether it moved: an offset at or below the start changes nothing.
+    pub fn advance_log_start(&mut self, offset: i64, pool: &mut ChunkPool) -> Result<bool, OffsetOutOfRange> {
+        if offset > self.log_end_offset {
+            return Err(self.out_of_range(offset));
+        }
+        if offset <= self.log_start_offset {
+            return Ok(false);
+        }
+        while self.segments.get(1).is_some_and(|next| next.base_offset <= offset) {
+            self.segments.pop_front();
+        }
+        if offset == self.log_end_offset {
+            self.seal();
+            self.segments.clear();
+        } else if let Some(first) = self.segments.front_mut() {
+            first.release_below(offset);
+        }
+        self.move_log_start(offset, pool);
+        Ok(true)
+    }
+
+    /// Sets the log's start, after the segments below it are gone, and trims what goes with them.
+    fn move_log_start(&mut self, offset: i64, pool: &mut ChunkPool) {
+        self.log_start_offset = offset;
+        self.epochs.truncate_from_start(offset);
+        let first = self.segments.front().and_then(Segment::first_offset);
+        self.chunks.release_below(first.unwrap_or(self.log_end_offset), pool);
+    }
+
+    /// Cuts off all from `offset` on (or from the start of the batch that holds it), which becomes the log's end.
+    /// Returns whether anything was cut off. A log that starts above `offset` starts there, empty.
+    pub fn truncate_to(&mut self, offset: i64, pool: &mut ChunkPool) -> bool {
+        if offset >= self.log_end_offset {
+            return false;
+        }
+        if self.segments.front().is_none_or(|first| first.base_offset > offset) {
+            self.truncate_fully_and_start_at(offset, pool);
+            return true;
+        }
+        self.seal();
+        while self.segments.back().is_some_and(|last| last.base_offset >= offset) {
+            self.segments.pop_back();
+        }
+        if let Some(last) = self.segments.back_mut() {
+            last.truncate(offset);
+            if last.is_empty() {
+                self.segments.pop_back();
+            }
+        }
+        self.chunks.release_from(offset, pool);
+        self.log_end_offset = offset;
+        self.log_start_offset = self.log_start_offset.min(offset);
+        self.epochs.truncate_from_end(offset);
+        self.rebuild_producers(offset);
+        true
+    }
+
+    /// Drops all; the log is empty and starts at `offset`.
+    pub fn truncate_fully_and_start_at(&mut self, offset: i64, pool: &mut ChunkPool) {
+        self.seal();
+        self.segments.clear();
+        self.chunks.release_all(pool);
+        self.epochs.clear();
+        self.producers.clear();
+        self.log_start_offset = offset;
+        self.log_end_offset = offset;
+    }
+
+    /// Gives all memory back: the end of a log.
+    pub fn delete(mut self, pool: &mut ChunkPool) {
+        self.truncate_fully_and_start_at(0, pool);
+    }
+
+    /// Brings back the state that producers with batches at or above `end_offset` had before those.
+    fn rebuild_producers(&mut self, end_offset: i64) {
+        let removed = self.producers.remove_written_from(end_offset);
+        if removed.is_empty() {
+            return;
+        }
+        for segment in &self.segments {
+            for found in segment.batches(&[]) {
+                if removed.binary_search(&found.view.producer_id()).is_ok() {
+                    self.producers.update(&found.view, self.config.max_producer_ids);
+                }
+            }
+        }
+    }
+
+    fn out_of_range(&self, offset: i64) -> OffsetOutOfRange {
+        let (log_start_offset, log_end_offset) = (self.log_start_offset, self.log_end_offset);
+        OffsetOutOfRange { offset, log_start_offset, log_end_offset }
+    }
+}
+
+/// Shares the record bytes, but for the open block (below 4 KiB), which is copied.
+impl Clone for Log {
+    fn clone(&self) -> Self {
+        let mut segments = self.segments.clone();
+        if let Some(segment) = segments.back_mut().filter(|segment| segment.is_open()) {
+            segment.seal(Bytes::copy_from_slice(self.chunks.open_bytes()));
+        }
+        Log {
+            config: self.config,
+            log_start_offset: self.log_start_offset,
+            log_end_offset: self.log_end_offset,
+            segments,
+            chunks: self.chunks.clone(),
+            epochs: self.epochs.clone(),
+            producers: self.producers.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+//! Reading a log: slices for Fetch, positions for a delayed fetch, look-ups by time for ListOffsets.
+
+use bytes::{Bytes, BytesMut};
+
+use super::segment::{Located, Segment, Slice, Walked};
+use super::{Log, OffsetOutOfRange};
+use crate::wire::batch::BatchView;
+
+/// A slice below this size is copied together with its neighbours where one read yields many, bytes: an answer of
+/// thousands of slices costs more in writing than the copy does.
+const COALESCED_BELOW_BYTES: usize = 1 << 10;
+
+/// How far a read may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadLimits {
+    /// The offset to stop before: high watermark, last stable offset or log end, by who reads.
+    pub upper_bound: i64,
+    /// The most bytes to return. The last batch may be cut by it.
+    pub max_bytes: usize,
+    /// Return the first batch whole even if it is larger than `max_bytes` (KIP-74).
+    pub min_one_batch: bool,
+}
+
+/// Where an offset lies: Kafka's `LogOffsetMetadata`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffsetPosition {
+    /// The offset.
+    pub offset: i64,
+    /// Base offset of its segment.
+    pub segment_base_offset: i64,
+    /// Where in the segment its batch starts, bytes; for the log's end, the segment's size.
+    pub position: u32,
+}
+
+impl OffsetPosition {
+    /// Whether this is in an older segment than `other`.
+    pub fn is_on_older_segment_than(&self, other: &OffsetPosition) -> bool {
+        self.segment_base_offset < other.segment_base_offset
+    }
+
+    /// Bytes from here to `later` in the same segment; none if that is in another segment, zero if it is before this.
+    pub fn bytes_until(&self, later: &OffsetPosition) -> Option<usize> {
+        (self.segment_base_offset == later.segment_base_offset)
+            .then(|| later.position.saturating_sub(self.position) as usize)
+    }
+}
+
+/// What a read returns.
+#[derive(Clone, Debug)]
+pub struct FetchSlices {
+    /// The batches, shared with the log; to be sent one behind the other. The last may be cut off.
+    pub parts: Vec<Bytes>,
+    /// Their size, bytes.
+    pub bytes: usize,
+    /// Where the read began.
+    pub start: OffsetPosition,
+}
+
+/// A batch in the log.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredBatch<'a> {
+    /// Its header.
+    pub view: BatchView<'a>,
+    /// All of it.
+    pub bytes: &'a [u8],
+}
+
+impl Log {
+    /// Reads from the batch that holds `offset` on, within one segment, up to the limits.
+    ///
+    /// Nothing is returned at or above the upper bound, and where the first batch does not fit (without
+    /// `min_one_batch`). Many small slices come copied together.
+    pub fn read(&self, offset: i64, limits: &ReadLimits) -> Result<FetchSlices, OffsetOutOfRange> {
+        self.read_into(offset, limits, Parts { coalesce: true, ..Parts::default() })
+    }
+
+    /// Reads as [`Log::read`] does, for a follower that keeps the slices: nothing is copied.
+    pub fn read_shared(&mut self, offset: i64, limits: &ReadLimits) -> Result<FetchSlices, OffsetOutOfRange> {
+        self.seal();
+        self.read_into(offset, limits, Parts::default())
+    }
+
+    fn read_into(
+        &self,
+        offset: i64,
+        limits: &ReadLimits,
+        mut parts: Parts,
+    ) -> Result<FetchSlices, OffsetOutOfRange> {
+        let (start, found) = self.find(offset)?;
+        let mut bytes = 0;
+        if let Some((index, located)) = found.filter(|_| offset < limits.upper_bound) {
+            let end = self.end_position(index, limits.upper_bound);
+            let most =
+                if limits.min_one_batch { limits.max_bytes.max(located.size) } else { limits.max_bytes };
+            if most >= located.size {
+                bytes = (end.saturating_sub(located.position) as usize).min(most);
+                let open = self.open_bytes(index);
+                self.segments[index].slices(located, bytes, open, |slice| parts.push(slice));
+            }
+        }
+        Ok(FetchSlices { parts: parts.finish(), bytes, start })
+    }
+
+    /// Where `offset` lies, which is from the log's start up to and including its end. O(log n).
+    pub fn position(&self, offset: i64) -> Result<OffsetPosition, OffsetOutOfRange> {
+        self.find(offset).map(|(position, _)| position)
+    }
+
+    /// Where `offset` lies, and its batch (none at the log's end).
+    fn find(&self, offset: i64) -> Result<(OffsetPosition, Option<(usize, Located)>), OffsetOutOfRange> {
+        if offset < self.log_start_offset || offset > self.log_end_offset {
+            return Err(self.out_of_range(offset));
+        }
+        if offset < self.log_end_offset {
+            let first = self.segments.partition_point(|s| s.base_offset <= offset).saturating_sub(1);
+            for index in first..self.segments.len() {
+                let segment = &self.segments[index];
+                if let Some(located) = segment.locate(offset, self.open_bytes(index)) {
+                    let (segment_base_offset, position) = (segment.base_offset, located.position);
+                    let position = OffsetPosition { offset, segment_base_offset, position };
+                    return Ok((position, Some((index, located))));
+                }
+            }
+        }
+        let (segment_base_offset, position) = self
+            .segments
+            .back()
+            .map_or((self.log_end_offset, 0), |segment| (segment.base_offset, segment.size));
+        Ok((OffsetPosition { offset, segment_base_offset, position }, None))
+    }
+
+    /// The position in segment `index` at which a read up to `upper_bound` ends.
+    fn end_position(&self, index: usize, upper_bound: i64) -> u32 {
+        let segment = &self.segments[index];
+        let below_next = self.segments.get(index + 1).is_none_or(|next| upper_bound < next.base_offset);
+        let inside = (below_next && upper_bound < self.log_end_offset)
+            .then(|| segment.locate(upper_bound, self.open_bytes(index)));
+        inside.flatten().map_or(segment.size, |located| located.position)
+    }
+
+    /// Looks for the first record with at least this timestamp: hands each batch that may hold it to `inspect`, until
+    /// that returns something.
+    ///
+    /// `inspect` has to leave records below the log's start out. As in Kafka, only the first segment that is new enough
+    /// is searched.
+    pub fn search_timestamp<R>(
+        &self,
+        timestamp_ms: i64,
+        mut inspect: impl FnMut(StoredBatch<'_>) -> Option<R>,
+    ) -> Option<R> {
+        let index = self.segments.iter().position(|s| s.largest_timestamp_ms() >= timestamp_ms)?;
+        let (segment, open) = (&self.segments[index], self.open_bytes(index));
+        let from = segment.locate_timestamp(timestamp_ms, open)?;
+        segment.find_map(from, open, |Walked { view, bytes, .. }| {
+            let may_hold =
+                view.max_timestamp() >= timestamp_ms && view.last_offset() >= self.log_start_offset;
+            may_hold.then(|| inspect(StoredBatch { view, bytes })).flatten()
+        })
+    }
+
+    /// Hands the first batch that holds the log's largest timestamp to `inspect`. None if no record has a timestamp.
+    pub fn inspect_largest_timestamp<R>(
+        &self,
+        inspect: impl FnOnce(StoredBatch<'_>) -> Option<R>,
+    ) -> Option<R> {
+        let largest = self.segments.iter().map(Segment::largest_record_timestamp_ms).max()?;
+        let index = self.segments.iter().position(|s| s.largest_record_timestamp_ms() == largest)?;
+        let (segment, open) = (&self.segments[index], self.open_bytes(index));
+        let from = segment.locate_timestamp(largest.max(0), open)?;
+        let mut inspect = Some(inspect);
+        segment.find_map(from, open, |Walked { view, bytes, .. }| {
+            inspect.take().and_then(|inspect| inspect(StoredBatch { view, bytes }))
+        })
+    }
+
+    /// All batches in memory, oldest first; the first may start below the log's start.
+    pub fn batches(&self) -> impl Iterator<Item = StoredBatch<'_>> {
+        self.segments.iter().enumerate().flat_map(|(index, segment)| {
+            let batches = segment.batches(self.open_bytes(index));
+            batches.map(|Walked { view, bytes, .. }| StoredBatch { view, bytes })
+        })
+    }
+}
+
+/// Gathers slices; with `coalesce`, neighbours that are small are copied into one.
+#[derive(Default)]
+struct Parts {
+    coalesce: bool,
+    parts: Vec<Bytes>,
+    /// A small slice, kept as it is in case it has no small neighbour.
+    small: Option<Bytes>,
+    copied: BytesMut,
+}
+
+impl Parts {
+    fn push(&mut self, slice: Slice<'_>) {
+        match slice {
+            Slice::Sealed(bytes) if self.coalesce && bytes.len() < COALESCED_BELOW_BYTES => {
+                if self.small.is_none() && self.copied.is_empty() {
+                    self.small = Some(bytes);
+                } else {
+                    self.copy(&bytes);
+                }
+            }
+            Slice::Sealed(bytes) => {
+                self.flush();
+                self.parts.push(bytes);
+            }
+            Slice::Open(bytes) => self.copy(bytes),
+        }
+    }
+
+    fn copy(&mut self, bytes: &[u8]) {
+        if let Some(small) = self.small.take() {
+            self.copied.extend_from_slice(&small);
+        }
+        self.copied.extend_from_slice(bytes);
+    }
+
+    fn flush(&mut self) {
+        self.parts.extend(self.small.take());
+        if !self.copied.is_empty() {
+            self.parts.push(std::mem::take(&mut self.copied).freeze());
+        }
+    }
+
+    fn finish(mut self) -> Vec<Bytes> {
+        self.flush();
+        self.parts
+    }
+}

@@ -1,0 +1,67 @@
+//! Which segments are too old or too many (Kafka's `UnifiedLog.deleteOldSegments`).
+
+use std::time::Duration;
+
+use super::{ChunkPool, Log};
+use crate::base::{Instant, Now, WallTime};
+
+/// What retention deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deleted {
+    /// Segments.
+    pub segments: usize,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Log {
+    /// Deletes the segments that `retention.ms` and `retention.bytes` don't keep, oldest first, and moves the log's
+    /// start up to the first one left. Only segments wholly below the high watermark go; the last one may be among them.
+    pub fn apply_retention(&mut self, now: WallTime, high_watermark: i64, pool: &mut ChunkPool) -> Deleted {
+        let mut deleted = Deleted::default();
+        let mut size = self.size_bytes();
+        while self.segment_end(0).is_some_and(|end| end <= high_watermark) && self.is_breached(size, now) {
+            self.seal();
+            let Some(segment) = self.segments.pop_front() else { break };
+            size -= u64::from(segment.size);
+            deleted.segments += 1;
+            deleted.bytes += u64::from(segment.size);
+        }
+        if deleted.segments > 0 {
+            let start = self.segments.front().map_or(self.log_end_offset, |segment| segment.base_offset);
+            self.move_log_start(start.max(self.log_start_offset), pool);
+        }
+        deleted
+    }
+
+    /// When to call [`Log::apply_retention`] next: at once if a segment can go now, else when the oldest one becomes
+    /// too old. None if nothing will go before the high watermark moves or something is appended; ask again then.
+    pub fn next_retention(&self, now: Now, high_watermark: i64) -> Option<Instant> {
+        self.segment_end(0).filter(|&end| end <= high_watermark)?;
+        if self.is_breached(self.size_bytes(), now.wall) {
+            return Some(now.instant);
+        }
+        let config = self.config();
+        let oldest = self.segments.front().filter(|_| config.delete && config.retention_ms >= 0)?;
+        let due = oldest.largest_timestamp_ms().checked_add(config.retention_ms)?.checked_add(1)?;
+        let left_ms = u64::try_from(due.saturating_sub(now.wall.as_millis())).unwrap_or(0);
+        Some(now.instant + Duration::from_millis(left_ms))
+    }
+
+    /// Whether the oldest segment is to go, of a log of `size` bytes.
+    fn is_breached(&self, size: u64, now: WallTime) -> bool {
+        let config = self.config();
+        let Some(oldest) = self.segments.front().filter(|_| config.delete) else { return false };
+        let age_ms = now.as_millis().saturating_sub(oldest.largest_timestamp_ms());
+        let too_old = config.retention_ms >= 0 && age_ms > config.retention_ms;
+        let retained = u64::try_from(config.retention_bytes);
+        let too_large = retained.is_ok_and(|retained| size - u64::from(oldest.size) >= retained);
+        too_old || too_large
+    }
+
+    /// The offset at which the segment with this index ends.
+    fn segment_end(&self, index: usize) -> Option<i64> {
+        self.segments.get(index)?;
+        Some(self.segments.get(index + 1).map_or(self.log_end_offset, |next| next.base_offset))
+    }
+}
