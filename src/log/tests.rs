@@ -91,6 +91,10 @@ impl Bench {
         self.try_append(draft).expect("an append that fits")
     }
 
+    fn put(&mut self, draft: Draft) {
+        self.append(draft);
+    }
+
     fn read(
         &self,
         offset: i64,
