@@ -1,1 +1,3 @@
-//! controller
+//! The controller: topics, partitions, leaders, broker registrations, configs.
+
+pub mod configs;
