@@ -129,7 +129,7 @@ pub struct Stamp {
     /// The leader's epoch.
     pub leader_epoch: i32,
     /// The append time, if the topic's timestamps are LogAppendTime: becomes the max timestamp, sets the
-    /// timestamp-type bit, and so needs the CRC again.
+    /// timestamp-type bit (and, as in Kafka, clears the bits that mean nothing), and so needs the CRC again.
     pub append_time_ms: Option<i64>,
 }
 
@@ -141,7 +141,8 @@ pub fn stamp(bytes: &mut [u8], stamp: Stamp) {
     bytes[0..8].copy_from_slice(&stamp.base_offset.to_be_bytes());
     bytes[12..16].copy_from_slice(&stamp.leader_epoch.to_be_bytes());
     if let Some(append_time_ms) = stamp.append_time_ms {
-        bytes[22] |= 0x08;
+        bytes[21] = 0;
+        bytes[22] = bytes[22] & 0x77 | 0x08;
         bytes[35..43].copy_from_slice(&append_time_ms.to_be_bytes());
         let crc = crc32c::crc32c(&bytes[21..]);
         bytes[17..21].copy_from_slice(&crc.to_be_bytes());

@@ -132,6 +132,8 @@ impl<'a> Decompressor<'a> {
             Codec::Gzip => Stream::Gzip(GzipMembers::new(bytes)),
             Codec::Snappy => Stream::Snappy(SnappyReader::new(bytes, limit)),
             Codec::Lz4 => Stream::Lz4(Lz4Reader::new(bytes)),
+            // No bytes are no frame, and nothing comes out; the decoder would ask for one.
+            Codec::Zstd if bytes.is_empty() => Stream::Plain(bytes),
             Codec::Zstd => Stream::Zstd(
                 zstd::stream::read::Decoder::with_buffer(bytes).map_err(|error| corrupt(codec, &error))?,
             ),
@@ -169,14 +171,16 @@ fn corrupt(codec: Codec, error: &io::Error) -> DecompressError {
     DecompressError::Corrupt { codec, reason: error.to_string() }
 }
 
-/// One gzip member after another. What follows a member and is no member itself is ignored, as Java's
-/// `GZIPInputStream` does.
+/// One gzip member after another. What follows a member and does not begin one is ignored, as by Java's
+/// `GZIPInputStream`.
 struct GzipMembers<'a> {
     member: flate2::bufread::GzDecoder<&'a [u8]>,
 }
 
 impl<'a> GzipMembers<'a> {
     const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
+    /// Bytes of a member's header and trailer. Java does not look for a member in less than one byte more.
+    const OVERHEAD_BYTES: usize = 10 + 8;
 
     fn new(bytes: &'a [u8]) -> Self {
         GzipMembers { member: flate2::bufread::GzDecoder::new(bytes) }
@@ -186,7 +190,8 @@ impl<'a> GzipMembers<'a> {
         loop {
             let read = self.member.read(out)?;
             let rest: &'a [u8] = self.member.get_ref();
-            if read > 0 || out.is_empty() || !rest.starts_with(&Self::MAGIC) {
+            let is_member = rest.starts_with(&Self::MAGIC) && rest.len() > Self::OVERHEAD_BYTES;
+            if read > 0 || out.is_empty() || !is_member {
                 return Ok(read);
             }
             self.member = flate2::bufread::GzDecoder::new(rest);

@@ -26,6 +26,7 @@ pub(super) struct Lz4Reader<'a> {
 struct Frame {
     block_bytes_max: usize,
     block_checksums: bool,
+    content_checksum: bool,
 }
 
 impl<'a> Lz4Reader<'a> {
@@ -61,6 +62,9 @@ impl<'a> Lz4Reader<'a> {
         let length = (size & !STORED) as usize;
         if length == 0 {
             self.finished = true;
+            if frame.content_checksum {
+                let _unverified: [u8; 4] = take(&mut self.input)?;
+            }
             return Ok(());
         }
         if length > frame.block_bytes_max {
@@ -115,7 +119,7 @@ fn header(input: &mut &[u8]) -> io::Result<Frame> {
     if checksum != xxh32(descriptor).to_le_bytes()[1] {
         return Err(invalid("header checksum does not match"));
     }
-    Ok(Frame { block_bytes_max, block_checksums: flags & 0x10 != 0 })
+    Ok(Frame { block_bytes_max, block_checksums: flags & 0x10 != 0, content_checksum: flags & 0x04 != 0 })
 }
 
 fn take<const N: usize>(input: &mut &[u8]) -> io::Result<[u8; N]> {

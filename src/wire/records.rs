@@ -23,7 +23,7 @@ pub enum RecordError {
     /// Bytes are left after all records that the batch counts.
     #[error("bytes are left after the last record")]
     Remaining,
-    /// A record's length is no varint of at most five bytes.
+    /// A record's length is no varint of at most five bytes, in a batch that is not compressed.
     #[error("a record's length is an endless varint")]
     EndlessLength,
     /// A record's length says more than there is, or less than its fields take.
@@ -303,10 +303,7 @@ impl<'a> RecordStream<'a> {
 
     fn record(&mut self) -> Result<RecordOutline, RecordError> {
         self.fill(PREFIX_BYTES_MAX)?;
-        self.number(|rest| match varint(rest) {
-            Err(VarintError::Endless) => Err(RecordError::EndlessLength),
-            length => Ok(length?),
-        })?;
+        let _length = self.number(|rest| Ok(varint(rest)?))?;
         let _attributes = self.number(|rest| {
             let (byte, after) = rest.split_first().ok_or(RecordError::Ended)?;
             *rest = after;

@@ -3,7 +3,8 @@
 //! ```text
 //! 82 'S' 'N' 'A' 'P' 'P' 'Y' 00 | version 4 | compatible version 4 | { length 4 | raw block }…
 //! ```
-//! Numbers are big-endian. A client that does not know the framing writes one raw block.
+//! Numbers are big-endian. A client that does not know the framing writes one raw block. As in snappy-java, versions
+//! are not looked at, and less than a length at the end is ignored.
 
 use std::io::{self, ErrorKind};
 
@@ -18,6 +19,7 @@ const EXPANSION_MAX: usize = 22;
 pub(super) struct SnappyReader<'a> {
     input: &'a [u8],
     framed: bool,
+    raw_block_taken: bool,
     limit: usize,
     block: Vec<u8>,
     at: usize,
@@ -28,12 +30,12 @@ impl<'a> SnappyReader<'a> {
     pub(super) fn new(bytes: &'a [u8], limit: usize) -> Self {
         let framed = bytes.len() >= HEADER_LEN && bytes.starts_with(&MAGIC);
         let input = if framed { bytes.get(HEADER_LEN..).unwrap_or_default() } else { bytes };
-        SnappyReader { input, framed, limit, block: Vec::new(), at: 0 }
+        SnappyReader { input, framed, raw_block_taken: false, limit, block: Vec::new(), at: 0 }
     }
 
     pub(super) fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while self.at == self.block.len() {
-            if self.input.is_empty() {
+            if self.is_at_end() {
                 return Ok(0);
             }
             self.next_block()?;
@@ -47,6 +49,10 @@ impl<'a> SnappyReader<'a> {
         to.copy_from_slice(from);
         self.at += from.len();
         Ok(from.len())
+    }
+
+    fn is_at_end(&self) -> bool {
+        if self.framed { self.input.len() < 4 } else { self.raw_block_taken }
     }
 
     fn next_block(&mut self) -> io::Result<()> {
@@ -63,6 +69,7 @@ impl<'a> SnappyReader<'a> {
             self.input = rest;
             block
         } else {
+            self.raw_block_taken = true;
             std::mem::take(&mut self.input)
         };
         let claimed = snap::raw::decompress_len(block).map_err(io::Error::from)?;
