@@ -4,6 +4,7 @@
 
 pub mod api;
 pub mod base;
+pub mod cli;
 pub mod cluster;
 pub mod controller;
 pub mod log;

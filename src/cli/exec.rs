@@ -1,0 +1,107 @@
+//! `huld exec -- CMD`: a command with a broker of its own.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
+use tokio::sync::oneshot;
+
+use super::broker_args::BrokerArgs;
+use super::{Failure, logging, serve};
+use crate::server::Server;
+
+/// What a shell answers for a command that it can't run, and for one that it can't find.
+const CANNOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+/// What a shell adds to the number of the signal that ended a command.
+const SIGNALLED: i32 = 128;
+
+pub(super) fn run(args: &BrokerArgs, command: &[OsString]) -> Result<ExitCode, Failure> {
+    let options = args.options(0)?;
+    logging::start(args.log_format);
+    serve::raise_open_files();
+    let runtime = Server::runtime(&options).map_err(Failure::start)?;
+    runtime.block_on(async {
+        // From here on signals are for the command.
+        let mut signals = Forwarded::new().map_err(Failure::start)?;
+        let server = serve::bind(options)?;
+        let bootstrap = bootstrap(&server)?;
+        let (ended, stop) = oneshot::channel::<()>();
+        let broker = tokio::spawn(server.run(async { drop(stop.await) }));
+        let mut child = spawn(command, &bootstrap)?;
+        let status = signals.pass_on(&mut child).await.map_err(Failure::start)?;
+        drop(ended);
+        broker.await.map_err(Failure::start)?;
+        Ok(ExitCode::from(exit_code(status)))
+    })
+}
+
+/// `HOST:PORT` of the first listener.
+fn bootstrap(server: &Server) -> Result<String, Failure> {
+    let first = server.listeners().next().and_then(|(_, addresses)| addresses.first().copied());
+    let mut address = first.ok_or_else(|| Failure::usage("no listener is configured"))?;
+    if address.ip().is_unspecified() {
+        address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+    }
+    Ok(address.to_string())
+}
+
+fn spawn(command: &[OsString], bootstrap: &str) -> Result<Child, Failure> {
+    let Some((program, arguments)) = command.split_first() else {
+        return Err(Failure::usage("exec needs a command after --"));
+    };
+    Command::new(program)
+        .args(arguments)
+        .env("KAFKA_BOOTSTRAP_SERVERS", bootstrap)
+        .env("BOOTSTRAP_SERVERS", bootstrap)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| Failure {
+            code: if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN },
+            message: format!("can't run '{}': {error}", program.display()),
+        })
+}
+
+/// The command's exit code; 128 and the signal's number if one ended it.
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or(status.signal().map(|signal| SIGNALLED + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(super::FAILED)
+}
+
+/// Signals that ask a process to end, and are passed on.
+struct Forwarded {
+    interrupt: Signals,
+    terminate: Signals,
+    hangup: Signals,
+}
+
+impl Forwarded {
+    fn new() -> io::Result<Self> {
+        Ok(Forwarded {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the command to end, giving it the signals that come meanwhile.
+    async fn pass_on(&mut self, child: &mut Child) -> io::Result<ExitStatus> {
+        loop {
+            let received = tokio::select! {
+                status = child.wait() => return status,
+                _ = self.interrupt.recv() => Signal::INT,
+                _ = self.terminate.recv() => Signal::TERM,
+                _ = self.hangup.recv() => Signal::HUP,
+            };
+            let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+            // The command has not been waited for yet, so its number is still its own.
+            if let Some(pid) = pid {
+                let _ = kill_process(pid, received);
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! `huld serve`: a broker until SIGTERM or SIGINT.
+
+use std::process::ExitCode;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::broker_args::BrokerArgs;
+use super::{Failure, logging, ready};
+use crate::server::{BrokerOptions, Clock, DEFAULT_PORT, Server, StartError};
+
+pub(super) fn run(args: &BrokerArgs) -> Result<ExitCode, Failure> {
+    let options = args.options(DEFAULT_PORT)?;
+    logging::start(args.log_format);
+    raise_open_files();
+    let runtime = Server::runtime(&options).map_err(Failure::start)?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).map_err(Failure::start)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::start)?;
+        let server = bind(options)?;
+        ready::announce(&server, Clock::start().wall());
+        let stop = async {
+            tokio::select! {
+                _ = terminate.recv() => (),
+                _ = interrupt.recv() => (),
+            }
+        };
+        server.run(stop).await;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Binds the broker's listeners, or says what to do.
+pub(super) fn bind(options: BrokerOptions) -> Result<Server, Failure> {
+    Server::bind(options).map_err(|error| {
+        let in_use = matches!(&error, StartError::Listen { source, .. }
+            if source.kind() == std::io::ErrorKind::AddrInUse);
+        let advice =
+            if in_use { "; stop what listens there, or choose another with --port or --listen" } else { "" };
+        Failure::start(format_args!("{error}{advice}"))
+    })
+}
+
+/// Lets the process have as many connections as the system allows it.
+pub(super) fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::debug!("the limit of open files stays as it is: {error}");
+    }
+}

@@ -1,0 +1,93 @@
+//! A broker inside another program: for tests in Rust.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use tokio::sync::oneshot;
+
+use super::{BrokerOptions, Server, StartError};
+
+/// A broker that runs on a thread of its own until it is dropped.
+///
+/// ```
+/// use huld::server::{Broker, BrokerOptions};
+///
+/// let broker = Broker::start(BrokerOptions::default())?;
+/// let client = std::net::TcpStream::connect(broker.bootstrap())?;
+/// assert!(client.peer_addr()?.ip().is_loopback());
+/// drop(broker); // closes every connection
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Broker {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Broker {
+    /// Starts a broker; clients can connect when this returns. The default options listen on a free port of
+    /// localhost.
+    ///
+    /// # Errors
+    /// If an address can't be listened on, or the system refuses a thread.
+    pub fn start(options: BrokerOptions) -> io::Result<Broker> {
+        let (started, outcome) = mpsc::sync_channel(1);
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("huld".to_owned())
+            .spawn(move || run(options, &started, stopped))?;
+        let address = outcome.recv().map_err(|_| io::Error::other("the broker's thread ended"))??;
+        Ok(Broker { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// `HOST:PORT` of the first listener, for a client's `bootstrap.servers`.
+    pub fn bootstrap(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// The first address of the first listener.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Broker {
+    /// Answers what waits, closes every connection, and waits until that is done: a second at most.
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // If the thread panicked it has said so itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(
+    options: BrokerOptions,
+    started: &mpsc::SyncSender<Result<SocketAddr, StartError>>,
+    stopped: oneshot::Receiver<()>,
+) {
+    let serve = || {
+        let runtime = Server::runtime(&options)?;
+        let server = {
+            let _context = runtime.enter();
+            Server::bind(options)?
+        };
+        Ok((runtime, server))
+    };
+    match serve() {
+        Err(error) => drop(started.send(Err(error))),
+        Ok((runtime, server)) => {
+            let first = server.listeners().find_map(|(_, addresses)| addresses.first().copied());
+            let nowhere = || StartError::Runtime { source: io::Error::other("no listener is configured") };
+            let listens = first.is_some();
+            let _ = started.send(first.ok_or_else(nowhere));
+            if listens {
+                runtime.block_on(server.run(async { drop(stopped.await) }));
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! One client's connection as a task: reads, hands requests to the driver, writes replies.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+
+use super::driver::{Handle, Turn};
+use super::hangup::hung_up;
+use super::mailbox::{Delivery, Ending};
+use crate::api::Reply;
+use crate::session::{MAX_SLICES, Session, SessionLimits, Violation};
+
+thread_local! {
+    /// Where replies are encoded. Shared by the connections of a thread, so that waiting ones hold none of it; its
+    /// memory is used again once the replies made from it are written.
+    static SCRATCH: RefCell<BytesMut> = RefCell::new(BytesMut::new());
+}
+
+/// Why a connection ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The client closed it; in the middle of a frame or with a request waiting, if `early`.
+    Client { early: bool },
+    /// We ended it.
+    Ours(Ending),
+    /// What the client sent is no request.
+    Violation(Violation),
+    /// The socket failed.
+    Socket(io::Error),
+    /// A response could not be encoded: a defect of huld.
+    Encode(String),
+}
+
+/// A connection and what it is made of.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    session: Session,
+    handle: Handle,
+}
+
+impl Connection {
+    pub(crate) fn new(stream: TcpStream, handle: Handle, limits: SessionLimits) -> Self {
+        Connection { stream, session: Session::new(limits), handle }
+    }
+
+    /// Serves the client until either side ends it. What was answered before is written first.
+    pub(crate) async fn run(&mut self) -> End {
+        loop {
+            if let Err(end) = self.step().await {
+                if !matches!(end, End::Socket(_) | End::Client { .. } | End::Ours(Ending::Idle)) {
+                    // Whether or not this works, the connection ends for the first reason.
+                    let _ = self.flush().await;
+                }
+                return end;
+            }
+        }
+    }
+
+    /// One request, or one read if there is none.
+    async fn step(&mut self) -> Result<(), End> {
+        let wall = self.handle.driver().clock().wall();
+        let Some(prepared) = self.session.next_request(wall).map_err(End::Violation)? else {
+            return self.read().await;
+        };
+        let reply = match self.handle.request(prepared) {
+            Turn::Reply(reply) => reply,
+            Turn::Parked => self.wait().await?,
+            Turn::End(ending) => return Err(End::Ours(ending)),
+        };
+        SCRATCH
+            .with_borrow_mut(|scratch| self.session.answer(&reply, scratch))
+            .map_err(|error| End::Encode(error.to_string()))?;
+        drop(reply);
+        self.flush().await
+    }
+
+    /// Reads what is there, or waits until something is.
+    async fn read(&mut self) -> Result<(), End> {
+        let Connection { stream, session, handle } = self;
+        session.release_small();
+        let mailbox = handle.mailbox();
+        let count = poll_fn(|context| {
+            if let Poll::Ready(ending) = mailbox.poll_ending(context) {
+                return Poll::Ready(Err(End::Ours(ending)));
+            }
+            // The buffer is made once there is something to put into it: a quiet connection needs none.
+            ready!(stream.poll_read_ready(context)).map_err(End::Socket)?;
+            let mut buffer = session.read_buffer();
+            let read = pin!(stream.read_buf(&mut buffer)).poll(context);
+            if read.is_pending() {
+                session.release_small();
+            }
+            read.map_err(End::Socket)
+        })
+        .await?;
+        mailbox.note_active(handle.driver().clock().instant());
+        if count == 0 { Err(End::Client { early: session.is_within_frame() }) } else { Ok(()) }
+    }
+
+    /// Waits for the reply to a request that is parked. A client that goes meanwhile ends the wait; so does one that
+    /// only closes its sending half, which can't be told from it.
+    async fn wait(&mut self) -> Result<Reply, End> {
+        let Connection { stream, session, handle } = self;
+        session.release();
+        let mailbox = handle.mailbox();
+        mailbox.note_waiting();
+        let mut hung_up = pin!(hung_up(stream));
+        let delivery = poll_fn(|context| match mailbox.poll_delivery(context) {
+            Poll::Ready(delivery) => Poll::Ready(Some(delivery)),
+            Poll::Pending => hung_up.as_mut().poll(context).map(|()| None),
+        })
+        .await;
+        mailbox.note_active(handle.driver().clock().instant());
+        match delivery {
+            Some(Delivery::Reply(reply)) => Ok(reply),
+            Some(Delivery::End(ending)) => Err(End::Ours(ending)),
+            None => Err(End::Client { early: true }),
+        }
+    }
+
+    /// Writes everything that is queued. A client that doesn't read holds up itself alone, and no longer than an
+    /// idle one.
+    async fn flush(&mut self) -> Result<(), End> {
+        let Connection { stream, session, handle } = self;
+        let output = session.output();
+        while !output.is_empty() {
+            let written = poll_fn(|context| {
+                let stream = Pin::new(&mut *stream);
+                let written = match output.single() {
+                    Some(bytes) => stream.poll_write(context, bytes),
+                    None => {
+                        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+                        let count = output.slices(&mut slices);
+                        stream.poll_write_vectored(context, slices.get(..count).unwrap_or_default())
+                    }
+                };
+                if written.is_pending() && is_idle(handle, context) {
+                    return Poll::Ready(Err(End::Ours(Ending::Idle)));
+                }
+                written.map_err(End::Socket)
+            })
+            .await?;
+            if written == 0 {
+                return Err(End::Socket(io::ErrorKind::WriteZero.into()));
+            }
+            output.advance(written);
+        }
+        Ok(())
+    }
+}
+
+fn is_idle(handle: &Handle, context: &mut Context<'_>) -> bool {
+    handle.mailbox().poll_ending(context) == Poll::Ready(Ending::Idle)
+}

@@ -1,0 +1,262 @@
+//! The owner of the [`Cluster`]: a lock, under which calls go in and outputs come out.
+//!
+//! A connection's own task takes the lock, hands its request in and takes its own reply out again, so that a request
+//! that can be answered at once costs no wake-up. Replies for others go to their mailboxes. The lock is never held
+//! over an await, and what is woken is woken after it is let go.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+use slab::Slab;
+use tokio::sync::Notify;
+
+use super::clock::Clock;
+use super::lock;
+use super::mailbox::{Delivery, Ending, Mailbox};
+use crate::api::{Connection, Prepared, Reply};
+use crate::base::{ConnectionId, Instant};
+use crate::cluster::{Cluster, Command, Output};
+
+/// What became of a request.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// It is answered.
+    Reply(Reply),
+    /// It waits; the mailbox will have its reply.
+    Parked,
+    /// The connection must be closed.
+    End(Ending),
+}
+
+/// Owns the cluster and knows every connection.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    core: Mutex<Core>,
+    clock: Clock,
+    /// What the timer task sleeps for, in nanoseconds on the clock.
+    armed: AtomicU64,
+    rearmed: Notify,
+    open: AtomicUsize,
+    closed: Notify,
+    stopping: AtomicBool,
+    panics: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Core {
+    cluster: Cluster,
+    connections: Slab<Entry>,
+    /// Makes ids unique although places in the slab are used again.
+    opened: u32,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: ConnectionId,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Driver {
+    pub(crate) fn new(cluster: Cluster, clock: Clock) -> Self {
+        Driver {
+            core: Mutex::new(Core { cluster, connections: Slab::new(), opened: 0 }),
+            clock,
+            armed: AtomicU64::new(u64::MAX),
+            rearmed: Notify::new(),
+            open: AtomicUsize::new(0),
+            closed: Notify::new(),
+            stopping: AtomicBool::new(false),
+            panics: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// How many calls into the cluster have panicked since the start.
+    pub(crate) fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
+    /// Connections that are open.
+    pub(crate) fn open_connections(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Waits until a connection closes, if [`Driver::open_connections`] was asked after this was called.
+    pub(crate) fn connection_closed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.closed.notified()
+    }
+
+    /// A client has connected. The connection ends when the handle is dropped.
+    pub(crate) fn open(self: &Arc<Self>, connection: Connection) -> Handle {
+        let now = self.clock.now();
+        let mailbox = Arc::new(Mailbox::new(now.instant));
+        let mut core = lock(&self.core);
+        core.opened = core.opened.wrapping_add(1);
+        let generation = core.opened;
+        let place = core.connections.vacant_entry();
+        let key = u32::try_from(place.key()).unwrap_or(u32::MAX);
+        let id = ConnectionId(u64::from(generation) << 32 | u64::from(key));
+        place.insert(Entry { id, mailbox: mailbox.clone() });
+        core.cluster.handle_opened(now, id, connection);
+        self.open.fetch_add(1, Ordering::Relaxed);
+        drop(core);
+        if self.stopping.load(Ordering::Relaxed) {
+            mailbox.deliver(Delivery::End(Ending::Shutdown));
+        }
+        Handle { driver: self.clone(), id, mailbox }
+    }
+
+    /// Tells the cluster something from the process itself.
+    pub(crate) fn command(&self, command: Command) {
+        self.call(None, |cluster, now| cluster.handle_command(now, command));
+    }
+
+    /// Ends every connection, those that wait with the answer that there is, and every one that comes later.
+    pub(crate) fn shut_down(&self) {
+        self.command(Command::Shutdown);
+        self.stopping.store(true, Ordering::Relaxed);
+        let everyone = lock(&self.core).connections.iter().map(|(_, entry)| entry.mailbox.clone()).collect();
+        end_all(everyone, Ending::Shutdown);
+    }
+
+    /// Ends the connections that have done nothing since `since`; returns when the longest quiet one of the others
+    /// was last active.
+    pub(crate) fn end_idle(&self, since: Instant) -> Option<Instant> {
+        let mut idle = Vec::new();
+        let mut oldest = None;
+        for (_, entry) in &lock(&self.core).connections {
+            let active = entry.mailbox.active();
+            if active == Instant::NEVER {
+                continue;
+            } else if active <= since {
+                idle.push(entry.mailbox.clone());
+            } else {
+                oldest = Some(oldest.map_or(active, |oldest: Instant| oldest.min(active)));
+            }
+        }
+        end_all(idle, Ending::Idle);
+        oldest
+    }
+
+    /// Calls the cluster when its deadlines come. Never returns.
+    pub(crate) async fn run_timer(&self) {
+        loop {
+            let armed = self.armed.load(Ordering::Acquire);
+            let rearmed = self.rearmed.notified();
+            if armed == u64::MAX {
+                rearmed.await;
+                continue;
+            }
+            let deadline = Instant::from_nanos(armed);
+            let due = tokio::select! {
+                biased;
+                () = rearmed => false,
+                () = tokio::time::sleep_until(self.clock.at(deadline)) => true,
+            };
+            if due {
+                self.armed.store(u64::MAX, Ordering::Release);
+                self.call(None, Cluster::handle_timeout);
+            }
+        }
+    }
+
+    /// One call into the cluster, and everything that comes out of it. The reply of `own`, if there is one, is
+    /// returned; everything else is delivered.
+    fn call(
+        &self,
+        own: Option<ConnectionId>,
+        into: impl FnOnce(&mut Cluster, crate::base::Now),
+    ) -> Option<Delivery> {
+        let mut woken = Vec::new();
+        let mut mine = None;
+        let mut core = lock(&self.core);
+        let Core { cluster, connections, .. } = &mut *core;
+        let now = self.clock.now();
+        // The cluster stays usable after a panic: it is a plain value, and what the handler had not done is not done.
+        if catch_unwind(AssertUnwindSafe(|| into(cluster, now))).is_err() {
+            self.panics.fetch_add(1, Ordering::Relaxed);
+            mine = Some(Delivery::End(Ending::Panicked));
+        }
+        while let Some(output) = cluster.poll_output() {
+            let (connection, delivery) = match output {
+                Output::Reply(reply) => (reply.connection, Delivery::Reply(reply)),
+                Output::Close { connection, reason } => (connection, Delivery::End(Ending::Refused(reason))),
+            };
+            if Some(connection) == own && mine.is_none() {
+                mine = Some(delivery);
+            } else if let Some(mailbox) = find(connections, connection) {
+                woken.extend(mailbox.deliver(delivery));
+            }
+        }
+        let deadline = cluster.poll_timeout();
+        drop(core);
+        self.arm(deadline);
+        woken.into_iter().for_each(Waker::wake);
+        mine
+    }
+
+    fn arm(&self, deadline: Option<Instant>) {
+        let Some(deadline) = deadline else { return };
+        let nanos = deadline.as_nanos();
+        if self.armed.fetch_min(nanos, Ordering::AcqRel) > nanos {
+            self.rearmed.notify_one();
+        }
+    }
+}
+
+fn find(connections: &Slab<Entry>, id: ConnectionId) -> Option<&Arc<Mailbox>> {
+    let key = usize::try_from(id.0 & u64::from(u32::MAX)).ok()?;
+    connections.get(key).filter(|entry| entry.id == id).map(|entry| &entry.mailbox)
+}
+
+fn end_all(mailboxes: Vec<Arc<Mailbox>>, ending: Ending) {
+    for mailbox in mailboxes {
+        if let Some(waker) = mailbox.deliver(Delivery::End(ending)) {
+            waker.wake();
+        }
+    }
+}
+
+/// One connection, as its task holds it. Dropping it tells the cluster that the client has gone.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    driver: Arc<Driver>,
+    id: ConnectionId,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Handle {
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    pub(crate) fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    /// Hands a request to the cluster.
+    pub(crate) fn request(&self, prepared: Prepared) -> Turn {
+        let id = self.id;
+        match self.driver.call(Some(id), |cluster, now| cluster.handle_request(now, id, prepared)) {
+            Some(Delivery::Reply(reply)) => Turn::Reply(reply),
+            Some(Delivery::End(ending)) => Turn::End(ending),
+            None => Turn::Parked,
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let id = self.id;
+        let key = usize::try_from(id.0 & u64::from(u32::MAX)).unwrap_or(usize::MAX);
+        lock(&self.driver.core).connections.try_remove(key);
+        self.driver.call(None, |cluster, now| cluster.handle_closed(now, id));
+        self.driver.open.fetch_sub(1, Ordering::Relaxed);
+        self.driver.closed.notify_waiters();
+    }
+}
