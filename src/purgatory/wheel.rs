@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn what_is_due_already_is_handed_out_at_once() {
         let mut wheel = with(&[50]);
-        assert_eq!(pop_all(&mut wheel, 40), []);
+        assert_eq!(pop_all(&mut wheel, 40), [0u32; 0]);
         wheel.schedule(Instant::from_millis(40), 1, Instant::from_millis(40));
         wheel.schedule(Instant::from_millis(40), 2, Instant::from_millis(3));
         assert_eq!(wheel.next_deadline(), Some(Instant::from_millis(40)));
@@ -354,7 +354,7 @@ mod tests {
         let mut wheel = with(&vec![9_000; LARGE + 1]);
         let early = wheel.next_deadline().expect("some are due").as_millis();
         assert!((8_990..9_000).contains(&early), "{early}");
-        assert_eq!(pop_all(&mut wheel, early), []);
+        assert_eq!(pop_all(&mut wheel, early), [0u32; 0]);
         assert_eq!(wheel.next_deadline(), Some(Instant::from_millis(9_000)), "progress");
         assert_eq!(pop_all(&mut wheel, 9_000).len(), LARGE + 1);
     }

@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
+use super::driver::Driver;
 use super::{BrokerOptions, Server, StartError};
 
 /// A broker that runs on a thread of its own until it is dropped.
@@ -23,6 +24,7 @@ use super::{BrokerOptions, Server, StartError};
 #[derive(Debug)]
 pub struct Broker {
     address: SocketAddr,
+    driver: Arc<Driver>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -39,8 +41,9 @@ impl Broker {
         let thread = std::thread::Builder::new()
             .name("huld".to_owned())
             .spawn(move || run(options, &started, stopped))?;
-        let address = outcome.recv().map_err(|_| io::Error::other("the broker's thread ended"))??;
-        Ok(Broker { address, stop: Some(stop), thread: Some(thread) })
+        let (address, driver) =
+            outcome.recv().map_err(|_| io::Error::other("the broker's thread ended"))??;
+        Ok(Broker { address, driver, stop: Some(stop), thread: Some(thread) })
     }
 
     /// `HOST:PORT` of the first listener, for a client's `bootstrap.servers`.
@@ -51,6 +54,11 @@ impl Broker {
     /// The first address of the first listener.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How many calls of handlers have panicked: defects of huld, each of which ended the connection that met it.
+    pub fn panics(&self) -> u64 {
+        self.driver.panics()
     }
 }
 
@@ -67,7 +75,7 @@ impl Drop for Broker {
 
 fn run(
     options: BrokerOptions,
-    started: &mpsc::SyncSender<Result<SocketAddr, StartError>>,
+    started: &mpsc::SyncSender<Result<(SocketAddr, Arc<Driver>), StartError>>,
     stopped: oneshot::Receiver<()>,
 ) {
     let serve = || {
@@ -84,7 +92,8 @@ fn run(
             let first = server.listeners().find_map(|(_, addresses)| addresses.first().copied());
             let nowhere = || StartError::Runtime { source: io::Error::other("no listener is configured") };
             let listens = first.is_some();
-            let _ = started.send(first.ok_or_else(nowhere));
+            let driver = server.driver().clone();
+            let _ = started.send(first.map(|first| (first, driver)).ok_or_else(nowhere));
             if listens {
                 runtime.block_on(server.run(async { drop(stopped.await) }));
             }

@@ -83,6 +83,10 @@ impl Server {
         self.node
     }
 
+    fn driver(&self) -> &Arc<Driver> {
+        &self.shared.driver
+    }
+
     /// Name and addresses of each listener, in the order of the options; the first address is IPv4 where there is
     /// one.
     pub fn listeners(&self) -> impl Iterator<Item = (&str, &[SocketAddr])> {
