@@ -87,6 +87,12 @@ class Connection:
 
         return reader.array(one)[0]
 
+    def brokers(self):
+        """[(id, host, port, rack)]."""
+        reader = self.call(METADATA, 4, struct.pack(">ib", 0, 0))
+        reader.int32()
+        return reader.array(lambda: (reader.int32(), reader.string(), reader.int32(), reader.string()))
+
     def produce(self, topic, partition, batch, acks=-1):
         """Error code and base offset."""
         body = string(None) + struct.pack(">hi", acks, 10_000) + struct.pack(">i", 1) + string(topic)
