@@ -280,7 +280,8 @@ impl Log {
     /// Appends what a leader sent, sharing its bytes: whole batches, of which the last may be cut off and is then left
     /// out. Batches from an epoch above `leader_epoch`, and what follows them, are not taken either.
     ///
-    /// After an error the batches before the one at fault are in the log.
+    /// An empty log that starts inside the first batch, as the leader's may after DeleteRecords, starts with that batch
+    /// then. After an error the batches before the one at fault are in the log.
     pub fn append_as_follower(
         &mut self,
         parts: &[Bytes],
@@ -311,6 +312,7 @@ impl Log {
         let mut end = 0;
         for found in walk(part).take_while(|found| found.view.leader_epoch() <= leader_epoch) {
             let noted = AppendedBatch::of(&found.view, found.bytes.len());
+            self.start_with(&noted);
             if noted.base_offset < self.log_end_offset || noted.last_offset < noted.base_offset {
                 let log_end_offset = self.log_end_offset;
                 outcome = Err(ReplicateError::UnexpectedOffset { log_end_offset, found: noted.base_offset });
@@ -335,6 +337,14 @@ impl Log {
         }
         self.seal_shared(part.slice(block_start..end.max(block_start)));
         outcome
+    }
+
+    fn start_with(&mut self, batch: &AppendedBatch) {
+        let is_empty = self.log_start_offset == self.log_end_offset;
+        if is_empty && (batch.base_offset.max(0)..=batch.last_offset).contains(&self.log_end_offset) {
+            self.log_start_offset = batch.base_offset;
+            self.log_end_offset = batch.base_offset;
+        }
     }
 
     fn must_roll_for(&self, batch: &AppendedBatch, now: WallTime) -> bool {
@@ -409,6 +419,10 @@ impl Log {
             return true;
         }
         self.seal();
+        if offset <= self.log_start_offset {
+            // What lies below the start is not to be read, and may be gone already.
+            self.segments.clear();
+        }
         while self.segments.back().is_some_and(|last| last.base_offset >= offset) {
             self.segments.pop_back();
         }
@@ -418,7 +432,7 @@ impl Log {
                 self.segments.pop_back();
             }
         }
-        self.chunks.release_from(offset, pool);
+        self.chunks.release_from(if self.segments.is_empty() { i64::MIN } else { offset }, pool);
         self.log_end_offset = offset;
         self.log_start_offset = self.log_start_offset.min(offset);
         self.epochs.truncate_from_end(offset);
@@ -482,5 +496,7 @@ impl Clone for Log {
     }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

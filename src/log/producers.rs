@@ -310,3 +310,187 @@ fn increment_sequence(sequence: i32, by: i32) -> i32 {
     let sum = i64::from(sequence) + i64::from(by);
     (if sum > i64::from(i32::MAX) { sum - i64::from(i32::MAX) - 1 } else { sum }) as i32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::batch::HEADER_LEN;
+
+    const MOST: usize = 1_000;
+
+    #[derive(Clone, Copy)]
+    struct Draft {
+        base_offset: i64,
+        count: i32,
+        id: i64,
+        epoch: i16,
+        sequence: i32,
+        attributes: i16,
+        timestamp_ms: i64,
+    }
+
+    /// Sequence `sequence..sequence + count` of producer 1, epoch 0, at offset 100.
+    fn draft(sequence: i32, count: i32) -> Draft {
+        Draft { base_offset: 100, count, id: 1, epoch: 0, sequence, attributes: 0, timestamp_ms: 5_000 }
+    }
+
+    impl Draft {
+        fn header(&self) -> [u8; HEADER_LEN] {
+            let mut bytes = [0; HEADER_LEN];
+            let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+            put(0, &self.base_offset.to_be_bytes());
+            put(21, &self.attributes.to_be_bytes());
+            put(23, &(self.count - 1).to_be_bytes());
+            put(35, &self.timestamp_ms.to_be_bytes());
+            put(43, &self.id.to_be_bytes());
+            put(51, &self.epoch.to_be_bytes());
+            put(53, &self.sequence.to_be_bytes());
+            bytes
+        }
+    }
+
+    fn check(states: &ProducerStates, draft: Draft) -> Result<Verdict, ProducerError> {
+        states.check(&BatchView::new(&draft.header()).expect("a header"), AppendOrigin::Client)
+    }
+
+    fn update(states: &mut ProducerStates, draft: Draft) {
+        states.update(&BatchView::new(&draft.header()).expect("a header"), MOST);
+    }
+
+    fn states(drafts: &[Draft]) -> ProducerStates {
+        let mut states = ProducerStates::default();
+        for draft in drafts {
+            assert_eq!(check(&states, *draft), Ok(Verdict::Append));
+            update(&mut states, *draft);
+        }
+        states
+    }
+
+    fn out_of_order(expected: i32, found: i32) -> Result<Verdict, ProducerError> {
+        Err(ProducerError::OutOfOrderSequence { producer_id: 1, epoch: 0, expected, found })
+    }
+
+    #[test]
+    fn an_unknown_producer_may_start_anywhere() {
+        let states = ProducerStates::default();
+        for sequence in [0, 1, 77, i32::MAX] {
+            assert_eq!(check(&states, draft(sequence, 3)), Ok(Verdict::Append));
+        }
+    }
+
+    #[test]
+    fn sequences_follow_each_other() {
+        let states = states(&[draft(5, 3)]);
+        assert_eq!(check(&states, draft(8, 1)), Ok(Verdict::Append));
+        assert_eq!(check(&states, draft(9, 1)), out_of_order(8, 9));
+        assert_eq!(check(&states, draft(0, 1)), out_of_order(8, 0));
+        assert_eq!(check(&states, draft(5, 2)), out_of_order(8, 5));
+        assert_eq!(
+            out_of_order(8, 5).map_err(|error| error.code()),
+            Err(ErrorCode::OutOfOrderSequenceNumber)
+        );
+    }
+
+    #[test]
+    fn the_last_five_batches_are_known_as_duplicates() {
+        let drafts: Vec<Draft> =
+            (0..6).map(|i| Draft { base_offset: 100 + i64::from(i), ..draft(i, 1) }).collect();
+        let states = states(&drafts);
+        assert_eq!(check(&states, drafts[0]), out_of_order(6, 0));
+        for draft in &drafts[1..] {
+            let Ok(Verdict::Duplicate(batch)) = check(&states, *draft) else { panic!("not known") };
+            let found = (batch.base_offset, batch.last_offset, batch.timestamp_ms);
+            assert_eq!(found, (draft.base_offset, draft.base_offset, 5_000));
+        }
+        assert_eq!(
+            check(&states, Draft { epoch: 1, ..drafts[5] }),
+            Err(ProducerError::OutOfOrderSequence { producer_id: 1, epoch: 1, expected: 0, found: 5 })
+        );
+    }
+
+    #[test]
+    fn sequences_wrap_between_and_within_batches() {
+        let states_at_end = states(&[draft(i32::MAX - 1, 2)]);
+        assert_eq!(check(&states_at_end, draft(0, 1)), Ok(Verdict::Append));
+        assert_eq!(check(&states_at_end, draft(1, 1)), out_of_order(0, 1));
+        let wrapped = states(&[draft(i32::MAX, 3)]);
+        assert_eq!(wrapped.producer(1).map(ProducerState::last_sequence), Some(1));
+        assert_eq!(check(&wrapped, draft(2, 1)), Ok(Verdict::Append));
+        assert!(matches!(check(&wrapped, draft(i32::MAX, 3)), Ok(Verdict::Duplicate(_))));
+    }
+
+    #[test]
+    fn a_new_epoch_starts_at_zero_and_fences_the_old_one() {
+        let mut states = states(&[draft(0, 10)]);
+        let bumped = Draft { epoch: 1, ..draft(0, 10) };
+        assert!(check(&states, Draft { sequence: 10, ..bumped }).is_err());
+        assert_eq!(check(&states, bumped), Ok(Verdict::Append));
+        update(&mut states, bumped);
+        let fenced = Err(ProducerError::InvalidProducerEpoch { producer_id: 1, current: 1, found: 0 });
+        assert_eq!(check(&states, draft(0, 10)), fenced);
+        assert_eq!(check(&states, draft(10, 1)), fenced);
+        assert_eq!(fenced.map_err(|error| error.code()), Err(ErrorCode::InvalidProducerEpoch));
+        assert_eq!(states.producer(1).map(|state| state.batches().len()), Some(1));
+    }
+
+    #[test]
+    fn the_origin_decides_what_is_checked() {
+        let states = states(&[Draft { epoch: 3, ..draft(0, 1) }]);
+        let by = |draft: Draft, origin| {
+            let header = draft.header();
+            states.check(&BatchView::new(&header).expect("a header"), origin)
+        };
+        let gap = Draft { epoch: 3, ..draft(9, 1) };
+        let old = draft(1, 1);
+        assert_eq!(by(gap, AppendOrigin::Coordinator), Ok(Verdict::Append));
+        assert!(by(old, AppendOrigin::Coordinator).is_err());
+        assert_eq!(by(old, AppendOrigin::Replication), Ok(Verdict::Append));
+    }
+
+    #[test]
+    fn batches_without_producer_id_leave_no_trace() {
+        let states = states(&[Draft { id: -1, epoch: -1, ..draft(-1, 1) }, Draft { id: -2, ..draft(0, 1) }]);
+        assert!(states.is_empty());
+    }
+
+    #[test]
+    fn a_transaction_is_open_until_its_marker() {
+        let mut states = states(&[Draft { attributes: 0x10, ..draft(0, 2) }]);
+        update(&mut states, Draft { attributes: 0x10, base_offset: 102, ..draft(2, 2) });
+        assert_eq!(states.first_open_transaction_offset(), Some(100));
+        let plain = check(&states, draft(4, 1));
+        assert_eq!(plain, Err(ProducerError::InvalidTransactionState { producer_id: 1 }));
+        assert_eq!(states.expire(WallTime(i64::MAX), 1), 0, "it does not expire meanwhile");
+        update(&mut states, Draft { attributes: 0x30, base_offset: 104, ..draft(-1, 1) });
+        assert_eq!(states.first_open_transaction_offset(), None);
+        assert_eq!(check(&states, draft(4, 1)), Ok(Verdict::Append), "the marker keeps the sequence");
+        update(&mut states, Draft { attributes: 0x30, base_offset: 105, epoch: 1, ..draft(-1, 1) });
+        assert_eq!(
+            states.producer(1).map(ProducerState::last_sequence),
+            Some(-1),
+            "unless it has a new epoch"
+        );
+    }
+
+    #[test]
+    fn idle_producers_expire() {
+        let mut states = states(&[draft(0, 1), Draft { id: 2, timestamp_ms: 6_000, ..draft(0, 1) }]);
+        assert_eq!(states.expire(WallTime(5_999), 1_000), 0);
+        assert_eq!(states.expire(WallTime(6_000), 1_000), 1);
+        assert!(states.producer(1).is_none() && states.producer(2).is_some());
+        assert_eq!(check(&states, draft(77, 1)), Ok(Verdict::Append));
+    }
+
+    #[test]
+    fn above_the_limit_the_oldest_are_forgotten() {
+        let mut states = ProducerStates::default();
+        for id in 0..10_000 {
+            let attributes = if id == 3 { 0x10 } else { 0 };
+            update(&mut states, Draft { id, timestamp_ms: id, attributes, ..draft(0, 1) });
+            assert!(states.len() <= MOST);
+        }
+        assert!(states.producer(9_999).is_some() && states.producer(9_100).is_some());
+        assert!(states.producer(8_000).is_none());
+        assert!(states.producer(3).is_some(), "its transaction is open");
+    }
+}

@@ -41,6 +41,8 @@ pub(super) struct Segment {
     /// The largest timestamp of the first batch, ms; −1 if it has none.
     first_timestamp_ms: i64,
     largest_timestamp_ms: i64,
+    /// The largest timestamp of the blocks that are gone from its front, ms; −1 if there is none.
+    released_timestamp_ms: i64,
     blocks: VecDeque<Block>,
     open: bool,
 }
@@ -111,6 +113,7 @@ impl Segment {
             modified: now,
             first_timestamp_ms: -1,
             largest_timestamp_ms: -1,
+            released_timestamp_ms: -1,
             blocks: VecDeque::new(),
             open: false,
         }
@@ -260,7 +263,9 @@ impl Segment {
     /// Forgets the blocks that hold nothing at or above `offset`. The last one stays.
     pub fn release_below(&mut self, offset: i64) {
         while self.blocks.get(1).is_some_and(|next| next.base_offset <= offset) {
-            self.blocks.pop_front();
+            if let Some(released) = self.blocks.pop_front() {
+                self.released_timestamp_ms = released.largest_timestamp_so_far_ms;
+            }
         }
     }
 
@@ -270,7 +275,10 @@ impl Segment {
         let Some(cut) = self.locate(offset, &[]) else { return };
         self.size = cut.position;
         self.blocks.truncate(cut.block + 1);
-        let before = cut.block.checked_sub(1).map_or(-1, |b| self.blocks[b].largest_timestamp_so_far_ms);
+        let before = match cut.block.checked_sub(1) {
+            Some(before) => self.blocks[before].largest_timestamp_so_far_ms,
+            None => self.released_timestamp_ms,
+        };
         self.largest_timestamp_ms = before;
         if cut.in_block == 0 {
             self.blocks.pop_back();

@@ -6,12 +6,12 @@ const MIB: usize = 1 << 20;
 
 /// A batch as a producer sends it; only its header counts here.
 #[derive(Clone, Copy)]
-struct Draft {
-    count: i32,
-    size: usize,
-    timestamp_ms: i64,
-    producer: (i64, i16, i32),
-    attributes: i16,
+pub(super) struct Draft {
+    pub count: i32,
+    pub size: usize,
+    pub timestamp_ms: i64,
+    pub producer: (i64, i16, i32),
+    pub attributes: i16,
 }
 
 impl Default for Draft {
@@ -21,7 +21,7 @@ impl Default for Draft {
 }
 
 impl Draft {
-    fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0xAB; self.size.max(HEADER_LEN)];
         let length = bytes.len() as i32 - 12;
         let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
@@ -514,6 +514,54 @@ fn no_timestamps_no_largest_one() {
     assert_eq!(largest(&bench), None);
     bench.append(timed(0));
     assert_eq!(largest(&bench), Some(1));
+}
+
+#[test]
+fn duplicates_answer_with_the_first_append_and_gaps_change_nothing() {
+    let mut bench = bench(LogConfig::default());
+    let first = bench.append(from_producer(9, 0, 0, 5));
+    bench.append(draft());
+    let again = bench.append(from_producer(9, 0, 0, 5));
+    assert_eq!(again, Appended { duplicate: true, log_append_time_ms: 1_000, ..first });
+    let gap = bench.try_append(from_producer(9, 0, 6, 1)).expect_err("a gap");
+    assert_eq!(gap.code(), ErrorCode::OutOfOrderSequenceNumber);
+    assert_eq!(bench.offsets(), (0, 6));
+    assert_eq!(bench.append(from_producer(9, 0, 5, 1)).base_offset, 6);
+}
+
+#[test]
+fn a_refused_batch_does_not_use_up_its_sequence() {
+    let mut bench = with_segments(1_000);
+    bench.append(from_producer(9, 0, 0, 1));
+    let too_large = Draft { size: 1_001, ..from_producer(9, 0, 1, 1) };
+    assert!(bench.try_append(too_large).is_err());
+    assert!(!bench.append(from_producer(9, 0, 1, 1)).duplicate);
+}
+
+#[test]
+fn truncation_takes_producers_back() {
+    let mut bench = with_segments(300);
+    (0..8).for_each(|sequence| bench.put(from_producer(1, 0, sequence, 1)));
+    bench.append(from_producer(2, 0, 0, 1));
+    let before = bench.log.producers().producer(1).cloned();
+    bench.append(from_producer(3, 0, 0, 1));
+    bench.log.truncate_to(8, &mut bench.pool);
+    assert_eq!(bench.log.producers().producer(1).cloned(), before);
+    assert_eq!(bench.log.producers().len(), 1);
+    bench.log.truncate_to(3, &mut bench.pool);
+    assert_eq!(bench.log.producers().producer(1).map(ProducerState::last_sequence), Some(2));
+    assert!(bench.append(from_producer(1, 0, 2, 1)).duplicate);
+    assert!(!bench.append(from_producer(1, 0, 3, 1)).duplicate);
+}
+
+#[test]
+fn idle_and_deleted_producers() {
+    let mut bench = bench(LogConfig { producer_id_expiration_ms: 1_000, ..LogConfig::default() });
+    (0..5).for_each(|sequence| bench.put(from_producer(9, 0, sequence, 1)));
+    bench.log.advance_log_start(5, &mut bench.pool).expect("in range");
+    assert!(bench.try_append(from_producer(9, 0, 6, 1)).is_err(), "deletion alone forgets nobody");
+    assert_eq!(bench.log.expire_producers(WallTime(2_000)), 1);
+    assert_eq!(bench.append(from_producer(9, 0, 6, 1)).base_offset, 5);
 }
 
 #[test]
