@@ -5,8 +5,8 @@
 //! - [`LeaderEpochs`], [`ProducerStates`]: what else a log knows, trimmed along with it.
 //!
 //! A log is a plain value: the time comes in, and a clone shares the record bytes. It must not know of high watermarks
-//! (its owner says how far a reader may read), of topics, nor of what is inside a batch behind its header. Batches
-//! come in validated.
+//! (its owner says how far a reader may read) nor of topics. Batches come in validated, and are looked into for a
+//! record's timestamp alone.
 
 mod chunk;
 mod epochs;
@@ -24,7 +24,7 @@ pub use chunk::{BudgetExceeded, ChunkPool};
 pub use epochs::{EpochEnd, EpochStart, LeaderEpochs};
 pub use error::{AppendError, OffsetOutOfRange, ReplicateError};
 pub use producers::{AppendOrigin, ProducerBatch, ProducerError, ProducerState, ProducerStates, Verdict};
-pub use read::{FetchSlices, OffsetPosition, ReadLimits, StoredBatch};
+pub use read::{FetchSlices, OffsetPosition, ReadLimits, StoredBatch, TimestampOffset};
 pub use retention::Deleted;
 
 use crate::base::{Now, WallTime};

@@ -5,6 +5,8 @@ use bytes::{Bytes, BytesMut};
 use super::segment::{Located, Segment, Slice, Walked};
 use super::{Log, OffsetOutOfRange};
 use crate::wire::batch::BatchView;
+use crate::wire::check;
+use crate::wire::records::RecordError;
 
 /// A slice below this size is copied together with its neighbours where one read yields many, bytes: an answer of
 /// thousands of slices costs more in writing than the copy does.
@@ -63,6 +65,29 @@ pub struct StoredBatch<'a> {
     pub view: BatchView<'a>,
     /// All of it.
     pub bytes: &'a [u8],
+}
+
+impl<'a> From<Walked<'a>> for StoredBatch<'a> {
+    fn from(batch: Walked<'a>) -> Self {
+        StoredBatch { view: batch.view, bytes: batch.bytes }
+    }
+}
+
+/// A record found by its timestamp: what ListOffsets answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimestampOffset {
+    /// The record's offset.
+    pub offset: i64,
+    /// Its timestamp, ms.
+    pub timestamp_ms: i64,
+    /// The epoch of the leader that appended it.
+    pub leader_epoch: i32,
+}
+
+impl TimestampOffset {
+    fn new(batch: &StoredBatch<'_>, (offset, timestamp_ms): (i64, i64)) -> Self {
+        TimestampOffset { offset, timestamp_ms, leader_epoch: batch.view.leader_epoch() }
+    }
 }
 
 impl Log {
@@ -138,47 +163,61 @@ impl Log {
         inside.flatten().map_or(segment.size, |located| located.position)
     }
 
-    /// Looks for the first record with at least this timestamp: hands each batch that may hold it to `inspect`, until
-    /// that returns something.
-    ///
-    /// `inspect` has to leave records below the log's start out. As in Kafka, only the first segment that is new enough
-    /// is searched.
-    pub fn search_timestamp<R>(
+    /// The first record with at least this timestamp; at most `limit` bytes of a batch are decompressed. As in Kafka,
+    /// only the first segment that is new enough is searched.
+    pub fn offset_for_timestamp(
         &self,
         timestamp_ms: i64,
-        mut inspect: impl FnMut(StoredBatch<'_>) -> Option<R>,
+        limit: usize,
+    ) -> Result<Option<TimestampOffset>, RecordError> {
+        let start = self.log_start_offset;
+        let look_inside = |batch: StoredBatch<'_>| {
+            check::first_record_at_or_after(batch.bytes, timestamp_ms, start, limit)
+                .map(|found| found.map(|found| TimestampOffset::new(&batch, found)))
+                .transpose()
+        };
+        self.search_timestamp(timestamp_ms, look_inside).transpose()
+    }
+
+    /// The first record with the log's largest timestamp; none if no record has one. At most `limit` bytes of a batch
+    /// are decompressed.
+    pub fn offset_of_largest_timestamp(&self, limit: usize) -> Result<Option<TimestampOffset>, RecordError> {
+        let Some(batch) = self.batch_with_largest_timestamp() else { return Ok(None) };
+        let found = check::record_with_max_timestamp(batch.bytes, limit)?;
+        Ok(found.map(|found| TimestampOffset::new(&batch, found)))
+    }
+
+    /// Hands each batch that may hold the first record with at least this timestamp to `look_inside`, until that
+    /// returns something.
+    pub(super) fn search_timestamp<R>(
+        &self,
+        timestamp_ms: i64,
+        mut look_inside: impl FnMut(StoredBatch<'_>) -> Option<R>,
     ) -> Option<R> {
         let index = self.segments.iter().position(|s| s.largest_timestamp_ms() >= timestamp_ms)?;
         let (segment, open) = (&self.segments[index], self.open_bytes(index));
         let from = segment.locate_timestamp(timestamp_ms, open)?;
-        segment.find_map(from, open, |Walked { view, bytes, .. }| {
-            let may_hold =
-                view.max_timestamp() >= timestamp_ms && view.last_offset() >= self.log_start_offset;
-            may_hold.then(|| inspect(StoredBatch { view, bytes })).flatten()
-        })
+        let batches = segment.batches_from(from, open).filter(|batch| {
+            batch.view.max_timestamp() >= timestamp_ms && batch.view.last_offset() >= self.log_start_offset
+        });
+        batches.map(StoredBatch::from).find_map(&mut look_inside)
     }
 
-    /// Hands the first batch that holds the log's largest timestamp to `inspect`. None if no record has a timestamp.
-    pub fn inspect_largest_timestamp<R>(
-        &self,
-        inspect: impl FnOnce(StoredBatch<'_>) -> Option<R>,
-    ) -> Option<R> {
+    /// The first batch that holds the log's largest timestamp.
+    pub(super) fn batch_with_largest_timestamp(&self) -> Option<StoredBatch<'_>> {
         let largest = self.segments.iter().map(Segment::largest_record_timestamp_ms).max()?;
         let index = self.segments.iter().position(|s| s.largest_record_timestamp_ms() == largest)?;
         let (segment, open) = (&self.segments[index], self.open_bytes(index));
         let from = segment.locate_timestamp(largest.max(0), open)?;
-        let mut inspect = Some(inspect);
-        segment.find_map(from, open, |Walked { view, bytes, .. }| {
-            inspect.take().and_then(|inspect| inspect(StoredBatch { view, bytes }))
-        })
+        segment.batches_from(from, open).next().map(StoredBatch::from)
     }
 
     /// All batches in memory, oldest first; the first may start below the log's start.
     pub fn batches(&self) -> impl Iterator<Item = StoredBatch<'_>> {
-        self.segments.iter().enumerate().flat_map(|(index, segment)| {
-            let batches = segment.batches(self.open_bytes(index));
-            batches.map(|Walked { view, bytes, .. }| StoredBatch { view, bytes })
-        })
+        self.segments
+            .iter()
+            .enumerate()
+            .flat_map(|(index, segment)| segment.batches(self.open_bytes(index)).map(StoredBatch::from))
     }
 }
 

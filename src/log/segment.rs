@@ -232,16 +232,11 @@ impl Segment {
         }
     }
 
-    /// The batches from `from` on, each handed to `inspect` until that returns something.
-    pub fn find_map<R>(
-        &self,
-        from: Located,
-        open: &[u8],
-        mut inspect: impl FnMut(Walked<'_>) -> Option<R>,
-    ) -> Option<R> {
-        (from.block..self.blocks.len()).find_map(|block| {
+    /// The batches from `from` on.
+    pub fn batches_from<'a>(&'a self, from: Located, open: &'a [u8]) -> impl Iterator<Item = Walked<'a>> {
+        (from.block..self.blocks.len()).flat_map(move |block| {
             let skip = if block == from.block { from.in_block } else { 0 };
-            walk(self.block_bytes(block, open)).filter(|batch| batch.at >= skip).find_map(&mut inspect)
+            walk(self.block_bytes(block, open)).filter(move |batch| batch.at >= skip)
         })
     }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::base::{ErrorCode, Instant};
-use crate::wire::batch::HEADER_LEN;
+use crate::wire::batch::{Codec, HEADER_LEN};
+use crate::wire::records::{BatchBuilder, BatchHeader};
 
 const MIB: usize = 1 << 20;
 
@@ -372,7 +373,7 @@ fn truncation_cuts_batches_epochs_and_memory() {
     assert_eq!((bench.offsets(), bench.log.segment_count()), ((0, 13), 2));
     assert_eq!(bench.log.epochs().latest().map(|entry| entry.epoch), Some(12));
     assert_eq!(bench.read_all(10), [10, 11, 12]);
-    let largest = bench.log.inspect_largest_timestamp(|batch| Some(batch.view.max_timestamp()));
+    let largest = bench.log.batch_with_largest_timestamp().map(|batch| batch.view.max_timestamp());
     assert_eq!(largest, Some(1_012));
     assert_eq!(bench.append(draft()).base_offset, 13);
     bench.log.truncate_to(10, &mut bench.pool);
@@ -498,17 +499,49 @@ fn look_ups_by_time() {
     assert_eq!(found(&bench, 121), None);
     let passed_on =
         bench.log.search_timestamp(60, |b| (b.view.base_offset() > 3).then(|| b.view.base_offset()));
-    assert_eq!(passed_on, Some(5), "where inspect finds nothing, the next batch that may hold it");
-    let largest = |bench: &Bench| bench.log.inspect_largest_timestamp(|batch| Some(batch.view.base_offset()));
+    assert_eq!(passed_on, Some(5), "where nothing is found inside, the next batch that may hold it");
+    let largest =
+        |bench: &Bench| bench.log.batch_with_largest_timestamp().map(|batch| batch.view.base_offset());
     assert_eq!(largest(&bench), Some(10), "the first of those");
     bench.log.advance_log_start(3, &mut bench.pool).expect("in range");
     assert_eq!(found(&bench, 50), Some(3), "nothing below the log's start");
 }
 
 #[test]
+fn look_ups_by_time_find_the_record_inside_a_batch() {
+    let mut bench = bench(LogConfig::default());
+    bench.leader_epoch = 3;
+    let append =
+        LeaderAppend { now: bench.now, leader_epoch: 3, append_time_ms: None, origin: AppendOrigin::Client };
+    for codec in [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
+        let mut builder = BatchBuilder::new(BatchHeader { codec, ..BatchHeader::default() });
+        let base = 100 * i64::from(codec as u8);
+        [10, 50, 30, 50].iter().for_each(|at| builder.push(base + at, None, Some(b"value"), []));
+        let bytes = builder.build().expect("a batch");
+        bench.log.append(&mut bench.pool, &bytes, &append).expect("appended");
+    }
+    let found = |bench: &Bench, at| {
+        let found = bench.log.offset_for_timestamp(at, MIB).expect("sound batches")?;
+        assert_eq!(found.leader_epoch, 3);
+        Some((found.offset, found.timestamp_ms))
+    };
+    assert_eq!(found(&bench, 0), Some((0, 10)));
+    assert_eq!(found(&bench, 20), Some((1, 50)));
+    assert_eq!(found(&bench, 51), Some((4, 110)));
+    assert_eq!(found(&bench, 431), Some((17, 450)));
+    assert_eq!(found(&bench, 451), None);
+    let largest = bench.log.offset_of_largest_timestamp(MIB).expect("sound batches");
+    assert_eq!(largest, Some(TimestampOffset { offset: 17, timestamp_ms: 450, leader_epoch: 3 }));
+    bench.log.advance_log_start(2, &mut bench.pool).expect("in range");
+    assert_eq!(found(&bench, 0), Some((2, 30)), "records below the log's start don't count");
+    assert!(bench.log.offset_for_timestamp(110, 4).is_err(), "no more is decompressed than allowed");
+}
+
+#[test]
 fn no_timestamps_no_largest_one() {
     let mut bench = bench(LogConfig::default());
-    let largest = |bench: &Bench| bench.log.inspect_largest_timestamp(|batch| Some(batch.view.base_offset()));
+    let largest =
+        |bench: &Bench| bench.log.batch_with_largest_timestamp().map(|batch| batch.view.base_offset());
     assert_eq!(largest(&bench), None);
     bench.append(timed(-1));
     assert_eq!(largest(&bench), None);
