@@ -116,6 +116,10 @@ impl Model {
         self.end = next;
     }
 
+    fn size(&self) -> usize {
+        self.segments.iter().map(ModelSegment::size).sum()
+    }
+
     /// The first batch that ends at or above `offset`: its segment, position there and index there.
     fn find(&self, offset: i64) -> Option<(&ModelSegment, usize, usize)> {
         let first = self.segments.iter().rposition(|segment| segment.base_offset <= offset).unwrap_or(0);
@@ -284,7 +288,7 @@ impl World {
         assert_eq!(self.log.log_start_offset(), self.model.start);
         assert_eq!(self.log.log_end_offset(), self.model.end);
         assert_eq!(self.log.segment_count(), self.model.segments.len());
-        assert_eq!(self.log.size_bytes() as usize, self.model.segments.iter().map(ModelSegment::size).sum());
+        assert_eq!(self.log.size_bytes() as usize, self.model.size());
         assert_eq!(self.pool.bytes_held(), self.log.bytes_held());
         assert_eq!(self.follower.bytes_held(), 0);
         for offset in [self.model.start, self.offset(0.7), self.model.end] {
