@@ -60,6 +60,11 @@ impl Broker {
     pub fn panics(&self) -> u64 {
         self.driver.panics()
     }
+
+    #[cfg(test)]
+    pub(super) fn driver(&self) -> &Driver {
+        &self.driver
+    }
 }
 
 impl Drop for Broker {

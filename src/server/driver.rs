@@ -42,6 +42,8 @@ pub(crate) struct Driver {
     closed: Notify,
     stopping: AtomicBool,
     panics: AtomicU64,
+    #[cfg(test)]
+    panic_at_next_call: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -69,6 +71,8 @@ impl Driver {
             closed: Notify::new(),
             stopping: AtomicBool::new(false),
             panics: AtomicU64::new(0),
+            #[cfg(test)]
+            panic_at_next_call: AtomicBool::new(false),
         }
     }
 
@@ -79,6 +83,12 @@ impl Driver {
     /// How many calls into the cluster have panicked since the start.
     pub(crate) fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
+    }
+
+    /// Has the next call into the cluster panic.
+    #[cfg(test)]
+    pub(super) fn panic_at_next_call(&self) {
+        self.panic_at_next_call.store(true, Ordering::Relaxed);
     }
 
     /// Connections that are open.
@@ -178,7 +188,12 @@ impl Driver {
         let Core { cluster, connections, .. } = &mut *core;
         let now = self.clock.now();
         // The cluster stays usable after a panic: it is a plain value, and what the handler had not done is not done.
-        if catch_unwind(AssertUnwindSafe(|| into(cluster, now))).is_err() {
+        let guarded = AssertUnwindSafe(|| {
+            #[cfg(test)]
+            assert!(!self.panic_at_next_call.swap(false, Ordering::Relaxed), "a test wants it");
+            into(cluster, now);
+        });
+        if catch_unwind(guarded).is_err() {
             self.panics.fetch_add(1, Ordering::Relaxed);
             mine = Some(Delivery::End(Ending::Panicked));
         }

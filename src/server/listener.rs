@@ -279,8 +279,9 @@ impl Acceptor {
         tokio::spawn(async move {
             let mut connection = Connection::new(stream, handle, shared.limits.session);
             let end = connection.run().await;
-            drop(connection);
+            // The place is free by the time that the driver tells of the end.
             drop(place);
+            drop(connection);
             log_end(&shared, &name, &peer, end);
         });
     }

@@ -13,6 +13,8 @@ mod listener;
 mod mailbox;
 mod options;
 mod refusals;
+#[cfg(test)]
+mod tests;
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -1,0 +1,231 @@
+//! The shell over real sockets. Every wait for the other side is bounded by a read timeout.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv6Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn start(limits: ConnectionLimits) -> Broker {
+    Broker::start(BrokerOptions { limits, ..BrokerOptions::default() }).unwrap()
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// A framed request without client id.
+fn request(key: i16, version: i16, correlation_id: i32, body: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    frame.extend((10 + body.len() as i32).to_be_bytes());
+    frame.extend(key.to_be_bytes());
+    frame.extend(version.to_be_bytes());
+    frame.extend(correlation_id.to_be_bytes());
+    frame.extend((-1i16).to_be_bytes());
+    frame.extend(body);
+    frame
+}
+
+fn api_versions(correlation_id: i32) -> Vec<u8> {
+    request(18, 0, correlation_id, &[])
+}
+
+/// Reads one response and returns its correlation id and body.
+fn response(stream: &mut TcpStream) -> (i32, Vec<u8>) {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).unwrap();
+    let mut frame = vec![0; i32::from_be_bytes(length) as usize];
+    stream.read_exact(&mut frame).unwrap();
+    (i32::from_be_bytes(frame[..4].try_into().unwrap()), frame[4..].to_vec())
+}
+
+/// The connection answers.
+fn assert_alive(stream: &mut TcpStream, correlation_id: i32) {
+    stream.write_all(&api_versions(correlation_id)).unwrap();
+    let (answered, body) = response(stream);
+    assert_eq!(answered, correlation_id);
+    assert_eq!(body[..2], [0, 0], "without error");
+}
+
+/// The connection is closed without another byte.
+fn assert_closed(stream: &mut TcpStream) {
+    let mut byte = [0];
+    match stream.read(&mut byte) {
+        Ok(0) => {}
+        Ok(_) => panic!("the broker sent {byte:?}"),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+}
+
+#[test]
+fn answers_on_both_families_of_localhost() {
+    let broker = start(ConnectionLimits::default());
+    assert_alive(&mut connect(broker.address()), 1);
+    let v6 = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), broker.address().port());
+    if std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
+        assert_alive(&mut connect(v6), 2);
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let broker = start(ConnectionLimits::default());
+    let mut stream = connect(broker.address());
+    let requests: Vec<u8> = (0..1000).flat_map(api_versions).collect();
+    let mut writer = stream.try_clone().unwrap();
+    let sender = std::thread::spawn(move || writer.write_all(&requests).unwrap());
+    for correlation_id in 0..1000 {
+        assert_eq!(response(&mut stream).0, correlation_id);
+    }
+    sender.join().unwrap();
+}
+
+#[test]
+fn requests_before_a_half_close_are_answered() {
+    let broker = start(ConnectionLimits::default());
+    let mut stream = connect(broker.address());
+    stream.write_all(&[api_versions(1), api_versions(2)].concat()).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(response(&mut stream).0, 1);
+    assert_eq!(response(&mut stream).0, 2);
+    assert_closed(&mut stream);
+}
+
+#[test]
+fn what_is_no_request_closes_its_connection_alone() {
+    let broker = start(ConnectionLimits::default());
+    let mut healthy = connect(broker.address());
+    let bad: [&[u8]; 9] = [
+        &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3],
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        &[0, 0, 0, 0],
+        &(-1i32).to_be_bytes(),
+        &i32::MAX.to_be_bytes(),
+        &((100 << 20) + 1i32).to_be_bytes(),
+        &request(9999, 0, 1, &[]),
+        &request(0, 32767, 1, &[]),
+        &[0, 0, 0, 5, 0, 18, 0, 0, 0],
+    ];
+    for (round, bytes) in bad.iter().enumerate() {
+        let mut stream = connect(broker.address());
+        stream.write_all(bytes).unwrap();
+        assert_closed(&mut stream);
+        assert_alive(&mut healthy, round as i32);
+    }
+}
+
+#[test]
+fn a_request_before_a_bad_one_is_answered() {
+    let broker = start(ConnectionLimits::default());
+    let mut stream = connect(broker.address());
+    stream.write_all(&api_versions(1)).unwrap();
+    assert_eq!(response(&mut stream).0, 1);
+    stream.write_all(&request(9999, 0, 2, &[])).unwrap();
+    assert_closed(&mut stream);
+}
+
+#[test]
+fn quiet_connections_are_closed_and_active_ones_are_not() {
+    let max_idle = Duration::from_millis(400);
+    let broker = start(ConnectionLimits { max_idle, ..ConnectionLimits::default() });
+    let began = Instant::now();
+    let mut quiet = connect(broker.address());
+    let mut half_a_frame = connect(broker.address());
+    half_a_frame.write_all(&api_versions(1)[..7]).unwrap();
+    let address = broker.address();
+    let active = std::thread::spawn(move || {
+        let mut active = connect(address);
+        for correlation_id in 0..20 {
+            assert_alive(&mut active, correlation_id);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    assert_closed(&mut quiet);
+    let lasted = began.elapsed();
+    assert!(lasted >= max_idle && lasted < 3 * max_idle, "{lasted:?}");
+    assert_closed(&mut half_a_frame);
+    active.join().unwrap();
+}
+
+#[test]
+fn a_panic_ends_its_connection_alone() {
+    let broker = start(ConnectionLimits::default());
+    let mut unlucky = connect(broker.address());
+    let mut healthy = connect(broker.address());
+    assert_alive(&mut unlucky, 1);
+    assert_alive(&mut healthy, 2);
+    broker.driver().panic_at_next_call();
+    unlucky.write_all(&api_versions(3)).unwrap();
+    assert_closed(&mut unlucky);
+    assert_eq!(broker.panics(), 1);
+    assert_alive(&mut healthy, 4);
+    assert_alive(&mut connect(broker.address()), 5);
+}
+
+#[test]
+fn connections_above_the_limit_wait_for_a_place() {
+    let broker = start(ConnectionLimits { max_connections: 1, ..ConnectionLimits::default() });
+    let mut first = connect(broker.address());
+    assert_alive(&mut first, 1);
+    let mut second = connect(broker.address());
+    second.write_all(&api_versions(2)).unwrap();
+    second.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    assert_eq!(second.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "nobody answers yet");
+    second.set_read_timeout(Some(PATIENCE)).unwrap();
+    drop(first);
+    assert_eq!(response(&mut second).0, 2);
+}
+
+#[test]
+fn connections_above_the_limit_of_their_address_are_closed() {
+    let broker = start(ConnectionLimits { max_connections_per_address: 1, ..ConnectionLimits::default() });
+    let mut first = connect(broker.address());
+    assert_alive(&mut first, 1);
+    assert_closed(&mut connect(broker.address()));
+    assert_alive(&mut first, 2);
+    let closed = broker.driver().connection_closed();
+    drop(first);
+    wait(closed);
+    assert_alive(&mut connect(broker.address()), 3);
+}
+
+#[test]
+fn dropping_the_broker_closes_its_connections() {
+    let broker = start(ConnectionLimits::default());
+    let address = broker.address();
+    let mut stream = connect(address);
+    assert_alive(&mut stream, 1);
+    let began = Instant::now();
+    drop(broker);
+    assert!(began.elapsed() < Duration::from_secs(1));
+    assert_closed(&mut stream);
+    assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn a_port_in_use_is_an_error() {
+    let broker = start(ConnectionLimits::default());
+    let listeners = vec![Listen::localhost(broker.address().port())];
+    let error = Broker::start(BrokerOptions { listeners, ..BrokerOptions::default() }).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AddrInUse);
+    assert!(error.to_string().starts_with("can't listen on 127.0.0.1:"), "{error}");
+}
+
+#[test]
+fn several_workers_serve_as_well() {
+    let broker = Broker::start(BrokerOptions { workers: 3, ..BrokerOptions::default() }).unwrap();
+    let mut streams: Vec<TcpStream> = (0..20).map(|_| connect(broker.address())).collect();
+    for round in 0..20 {
+        streams.iter_mut().for_each(|stream| assert_alive(stream, round));
+    }
+}
+
+/// Waits for something that the broker's thread does.
+fn wait(event: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, event).await }).unwrap();
+}
