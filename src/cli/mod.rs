@@ -6,8 +6,10 @@
 mod broker_args;
 mod exec;
 mod logging;
+pub mod properties;
 mod ready;
 mod serve;
+pub mod settings;
 
 use std::fmt::Display;
 use std::io::Write;

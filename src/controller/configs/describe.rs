@@ -50,7 +50,7 @@ pub fn describe_topic(
     brokers: &BrokerConfigs,
     names: Option<&[&str]>,
 ) -> Vec<DescribedConfig> {
-    selected(Resource::Topic, names)
+    selected(Resource::Topic, overrides, names)
         .map(|key| {
             let own = overrides.get(key.name).map(|set| DescribedSynonym {
                 name: key.name.into(),
@@ -84,7 +84,7 @@ pub fn describe_topic(
 /// The configs of a topic for CreateTopics' answer (`KafkaConfigSchema.resolveEffectiveTopicConfigs`), by name.
 /// Unlike DescribeConfigs it shows values as they were written, and names the layer in which any synonym was set.
 pub fn describe_created_topic(overrides: &Overrides, brokers: &BrokerConfigs) -> Vec<DescribedConfig> {
-    selected(Resource::Topic, None)
+    selected(Resource::Topic, overrides, None)
         .map(|key| {
             let own =
                 overrides.get(key.name).map(|set| (set.text.to_string().into(), ConfigSource::DynamicTopic));
@@ -121,7 +121,7 @@ pub fn describe_created_topic(overrides: &Overrides, brokers: &BrokerConfigs) ->
 /// The configs of one broker for DescribeConfigs (`ConfigHelper.createBrokerConfigEntry`), by name. `names` picks
 /// some; none or an empty list means all; unknown names are left out.
 pub fn describe_broker(brokers: &BrokerConfigs, names: Option<&[&str]>) -> Vec<DescribedConfig> {
-    selected(Resource::Broker, names)
+    selected(Resource::Broker, &brokers.fixed, names)
         .map(|key| {
             let synonyms = broker_synonyms(key, brokers);
             let value = match brokers.set(key.name) {
@@ -173,23 +173,13 @@ pub fn describe_plain(
         Resource::Group => ConfigSource::Group,
         _ => ConfigSource::ClientMetrics,
     };
-    selected(resource, names)
+    selected(resource, overrides, names)
         .map(|key| {
             let default = || (key.default.map(Cow::Borrowed), ConfigSource::Default);
             let set = overrides.get(key.name).map(|set| (Some(set.value.to_string().into()), dynamic));
             let (value, source): (Option<Cow<'static, str>>, _) = set.unwrap_or_else(default);
-            let mut synonyms = Vec::new();
-            if source != ConfigSource::Default {
-                synonyms.push(DescribedSynonym { name: key.name.into(), value: value.clone(), source });
-            }
-            if resource == Resource::Group {
-                let value = key.default.map(Cow::Borrowed);
-                synonyms.push(DescribedSynonym {
-                    name: key.name.into(),
-                    value,
-                    source: ConfigSource::Default,
-                });
-            }
+            let has_synonym = resource == Resource::Group || source == dynamic;
+            let synonym = DescribedSynonym { name: key.name.into(), value: value.clone(), source };
             DescribedConfig {
                 name: key.name.into(),
                 key,
@@ -197,18 +187,20 @@ pub fn describe_plain(
                 source,
                 read_only: false,
                 is_sensitive: false,
-                synonyms,
+                synonyms: if has_synonym { vec![synonym] } else { Vec::new() },
             }
         })
         .collect()
 }
 
+/// The keys that are asked for. Internal ones are shown only where they are set.
 fn selected<'n>(
     resource: Resource,
+    set: &'n Overrides,
     names: Option<&'n [&'n str]>,
 ) -> impl Iterator<Item = &'static Key> + use<'n> {
     let wanted = move |name: &str| names.is_none_or(|names| names.is_empty() || names.contains(&name));
-    resource.keys().filter(move |key| !key.internal && wanted(key.name))
+    resource.keys().filter(move |key| wanted(key.name) && (!key.internal || set.get(key.name).is_some()))
 }
 
 fn topic_default_text(key: &'static Key, brokers: &BrokerConfigs) -> Option<Cow<'static, str>> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::key::Key;
 use super::tables::Resource;
 use super::value::{ConfigError, Value, parse};
+use crate::base::NodeId;
 
 /// Values that were set for one resource, each checked, in the order of their keys.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -127,6 +128,29 @@ pub struct BrokerConfigs {
 }
 
 impl BrokerConfigs {
+    /// The configs of a broker that was started with these and on which nothing was changed since. Its id is there
+    /// under both of its names, as Kafka has it; broker 1 where neither is set.
+    pub fn started_with(fixed: Overrides) -> Self {
+        let mut configs = BrokerConfigs { fixed, ..BrokerConfigs::default() };
+        let id = |name: &str| configs.fixed.get(name).filter(|set| set.value != Value::Integer(-1)).cloned();
+        let one = Override { text: "1".into(), value: Value::Integer(1) };
+        let (id, older) = (id("node.id"), id("broker.id"));
+        let default = id.clone().or_else(|| older.clone()).unwrap_or(one);
+        configs.fixed.entries.insert("node.id".into(), id.unwrap_or_else(|| default.clone()));
+        configs.fixed.entries.insert("broker.id".into(), older.unwrap_or(default));
+        configs
+    }
+
+    /// The same configs for another broker of the cluster.
+    pub fn for_node(&self, id: NodeId) -> Self {
+        let mut configs = self.clone();
+        for name in ["node.id", "broker.id"] {
+            let set = Override { text: id.0.to_string().into(), value: Value::Integer(id.0.into()) };
+            configs.fixed.entries.insert(name.into(), set);
+        }
+        configs
+    }
+
     /// The layers with their sources, strongest first.
     pub fn layers(&self) -> [(ConfigSource, &Overrides); 3] {
         [

@@ -17,6 +17,9 @@ mod huld_keys;
 mod key;
 mod layers;
 mod listeners;
+mod older_keys;
+#[cfg(test)]
+mod recorded;
 mod tables;
 mod topic_config;
 mod topic_keys;
@@ -35,6 +38,7 @@ pub use describe::{
 pub use key::{Allowed, Change, Effect, Importance, Key, Kind, Synonym};
 pub use layers::{BrokerConfigs, ConfigSource, Override, Overrides};
 pub use listeners::{Endpoint, ListenHost, Listener};
+pub use older_keys::{ForeignKey, foreign_key};
 pub use tables::Resource;
 pub use topic_config::TopicConfig;
 pub use typed::{CleanupPolicy, CompressionType, TimestampType};

@@ -89,6 +89,16 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// The keys that are to blame.
+    pub fn keys(&self) -> Vec<&str> {
+        match self {
+            ConfigError::UnknownKey { key, .. } | ConfigError::InvalidValue { key, .. } => vec![key],
+            ConfigError::Conflict { key, other, .. } => vec![key, other],
+        }
+    }
+}
+
 /// Parses and checks one value by Kafka's rules: blanks around it don't count, booleans and integers as Java reads
 /// them, lists split at commas.
 ///
