@@ -253,6 +253,7 @@ impl BrokerSettings {
             huld: HuldSettings::resolve(configs),
         };
         check_order(configs)?;
+        check_topic_defaults(configs)?;
         Ok(settings)
     }
 }
@@ -347,6 +348,34 @@ fn check_order(configs: &BrokerConfigs) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// What topics inherit must be what a topic could set. (The tables let more pass for these keys, as Kafka's do: some
+/// are checked only after hours and minutes have become milliseconds.)
+fn check_topic_defaults(configs: &BrokerConfigs) -> Result<(), ConfigError> {
+    let set_in = |name: &str| configs.set(name).map(|set| set.text.to_string());
+    for key in Resource::Topic.keys() {
+        let is_zero_retention =
+            key.name == "retention.ms" && configs.topic_default(key) == Some(Value::Integer(0));
+        let is_bad = configs.topic_default(key).is_some_and(|value| !key.allowed.allows(&value));
+        let set = key.broker_synonyms.iter().find_map(|synonym| Some((synonym.name, set_in(synonym.name)?)));
+        if let Some((name, value)) = set.filter(|_| is_bad || is_zero_retention) {
+            let allowed = match is_zero_retention {
+                true => "negative for no limit, or at least 1".to_owned(),
+                false => key.allowed.to_string(),
+            };
+            return Err(ConfigError::InvalidValue { key: name.to_owned(), value, allowed });
+        }
+    }
+    let settings = NetworkSettings::resolve(configs);
+    if settings.max_connections_per_ip == 0 && set_in("max.connections.per.ip.overrides").is_none() {
+        return Err(ConfigError::InvalidValue {
+            key: "max.connections.per.ip".to_owned(),
+            value: "0".to_owned(),
+            allowed: "at least 1 where max.connections.per.ip.overrides is not set".to_owned(),
+        });
+    }
+    Ok(())
+}
+
 /// The typed value of a broker key.
 ///
 /// # Panics
@@ -395,6 +424,21 @@ mod tests {
         let error = resolve(&[("group.min.session.timeout.ms", "1800001")]).unwrap_err();
         assert!(error.contains("group.max.session.timeout.ms=1800000"), "{error}");
         assert!(resolve(&[("replica.fetch.wait.max.ms", "30001")]).is_err());
+    }
+
+    #[test]
+    fn what_topics_inherit_is_checked() {
+        for (key, value) in [
+            ("log.retention.ms", "0"),
+            ("log.retention.hours", "0"),
+            ("log.roll.ms", "0"),
+            ("log.roll.jitter.ms", "-1"),
+        ] {
+            let error = resolve(&[(key, value)]).unwrap_err();
+            assert!(error.starts_with(&format!("{key}={value}: the value must be")), "{error}");
+        }
+        assert!(resolve(&[("log.retention.ms", "-5")]).is_ok());
+        assert!(resolve(&[("max.connections.per.ip", "0")]).is_err());
     }
 
     #[test]

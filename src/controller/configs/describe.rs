@@ -124,7 +124,7 @@ pub fn describe_broker(brokers: &BrokerConfigs, names: Option<&[&str]>) -> Vec<D
     selected(Resource::Broker, &brokers.fixed, names)
         .map(|key| {
             let synonyms = broker_synonyms(key, brokers);
-            let value = match brokers.set(key.name) {
+            let value = match brokers.set(key.name).filter(|_| !is_overridden(key.name, brokers)) {
                 Some(set) => Some(set.value.to_string().into()),
                 None => key.default.map(Cow::Borrowed),
             };
@@ -232,6 +232,13 @@ fn broker_synonyms(key: &'static Key, brokers: &BrokerConfigs) -> Vec<DescribedS
     }
     let at = found.iter().position(|synonym| synonym.name == key.name).unwrap_or(found.len());
     found.split_off(at)
+}
+
+/// Whether a namesake was set while the broker ran: Kafka then forgets what the key itself was started with
+/// (`DynamicBrokerConfig.overrideProps`).
+fn is_overridden(name: &'static str, brokers: &BrokerConfigs) -> bool {
+    let is_dynamic = |name: &str| brokers.dynamic.get(name).or(brokers.dynamic_default.get(name)).is_some();
+    !is_dynamic(name) && namesakes(name).iter().any(|namesake| is_dynamic(namesake))
 }
 
 /// The names under which a broker key is looked for, strongest first (`DynamicBrokerConfig.brokerConfigSynonyms`).

@@ -222,9 +222,10 @@ impl fmt::Display for Allowed {
 
 fn are_throttled_replicas(items: &[String]) -> bool {
     let is_pair = |item: &String| {
-        item.split_once(':').is_some_and(|(partition, broker)| is_digits(partition) && is_digits(broker))
+        let pair = item.split_once(':');
+        item.is_empty() || pair.is_some_and(|(partition, broker)| is_digits(partition) && is_digits(broker))
     };
-    matches!(items, [only] if only.trim() == "*") || items.iter().all(is_pair)
+    matches!(items, [only] if only == "*") || items.iter().all(is_pair)
 }
 
 fn is_digits(text: &str) -> bool {
@@ -236,7 +237,10 @@ fn is_voter(item: &str) -> bool {
 }
 
 fn is_host_and_port(item: &str) -> bool {
-    item.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+    let is_host = |host: &str| {
+        !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._%:[]".contains(c))
+    };
+    item.rsplit_once(':').is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok())
 }
 
 fn is_offset_reset(text: &str) -> bool {

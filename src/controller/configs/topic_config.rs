@@ -60,6 +60,7 @@ topic_config! {
     retention_bytes: Option<u64> = "retention.bytes";
     /// None: no limit.
     retention_ms: Option<u64> = "retention.ms";
+    /// Or `internal.segment.bytes` where a topic sets that, which may be smaller.
     segment_bytes: u32 = "segment.bytes";
     segment_index_bytes: u32 = "segment.index.bytes";
     segment_jitter_ms: u64 = "segment.jitter.ms";
@@ -83,6 +84,9 @@ impl TopicConfig {
         let mut config = TopicConfig::clone(defaults);
         for (name, set) in overrides.iter() {
             config.apply(name, &set.value);
+        }
+        if let Some(Value::Integer(bytes)) = overrides.get("internal.segment.bytes").map(|set| &set.value) {
+            config.segment_bytes = u32::try_from(*bytes).unwrap_or(0).max(1);
         }
         Arc::new(config)
     }
@@ -184,6 +188,15 @@ mod tests {
         assert_eq!(config.message_timestamp_type, TimestampType::LogAppendTime);
         let none = TopicConfig::with_overrides(&defaults, &topic(&[("cleanup.policy", "")]));
         assert_eq!(none.cleanup_policy, CleanupPolicy { delete: false, compact: false });
+    }
+
+    #[test]
+    fn internal_segment_bytes_win_and_may_be_small() {
+        let defaults = Arc::new(TopicConfig::default());
+        let bytes =
+            |pairs: &[(&str, &str)]| TopicConfig::with_overrides(&defaults, &topic(pairs)).segment_bytes;
+        assert_eq!(bytes(&[("segment.bytes", "1048576"), ("internal.segment.bytes", "100")]), 100);
+        assert_eq!(bytes(&[("internal.segment.bytes", "-100")]), 1);
     }
 
     #[test]

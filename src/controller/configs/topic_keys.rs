@@ -40,7 +40,7 @@ keys! { TOPIC_KEYS;
     "index.interval.bytes": Int = Some("4096"), AtLeast(0), Medium, ClusterWide, Acts =>
         "How many bytes of records lie between two entries of the offset index.",
         from [("log.index.interval.bytes", 1)];
-    "internal.segment.bytes": Int = None, Any, Medium, ClusterWide, Stored, internal =>
+    "internal.segment.bytes": Int = None, Any, Medium, ClusterWide, Acts, internal =>
         "For Kafka's own tests: a segment size below the limit of segment.bytes.";
     "leader.replication.throttled.replicas": List = Some(""),
         ThrottledReplicas, Medium, ClusterWide, Stored =>
