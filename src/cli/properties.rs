@@ -109,6 +109,18 @@ fn unescape(raw: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[a-c=:# !\\\\\r\n\tu0-9é]{0,40}") {
+            let lines = text.replace("\r\n", "\n").split(['\r', '\n']).count();
+            match parse(&text) {
+                Ok(found) => prop_assert!(found.is_sorted_by(|a, b| a.line < b.line) && found.len() <= lines),
+                Err(error) => prop_assert!((1..=lines).contains(&error.line)),
+            }
+        }
+    }
 
     /// What `java.util.Properties` makes of the same text: see the head of the recorded file.
     #[test]

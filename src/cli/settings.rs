@@ -212,9 +212,36 @@ fn unknown(key: &str, origin: &Origin) -> Option<String> {
                     synonym.name
                 )
             }
-            None => format!("{origin}: {key} is not a known setting and has no effect"),
+            None => {
+                let guess = similar(key).map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+                format!("{origin}: {key} is not a known setting and has no effect{guess}")
+            }
         }),
     }
+}
+
+/// The setting that a misspelt one was probably meant to be: at most two letters off.
+fn similar(key: &str) -> Option<&'static str> {
+    let names = Resource::Broker.keys().map(|key| key.name);
+    names
+        .map(|name| (distance(key, name), name))
+        .filter(|(distance, _)| *distance <= 2)
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// How many letters must be put in, taken out or replaced to get from one word to the other (Levenshtein).
+fn distance(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (at, a) in from.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
+        for (column, b) in to.bytes().enumerate() {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
 }
 
 fn lines(errors: &[SettingsError]) -> String {
@@ -338,6 +365,14 @@ mod tests {
                  log.retention.ms",
             ]
         );
+    }
+
+    #[test]
+    fn a_misspelt_key_is_guessed() {
+        let warnings = load(&file("num.partition=2\nlog.retetnion.ms=5\nx=1")).unwrap().warnings;
+        let ends: Vec<_> = warnings.iter().map(|line| line.split("has no effect").last()).collect();
+        let guesses = ["; did you mean log.retention.ms?", "; did you mean num.partitions?", ""];
+        assert_eq!(ends, guesses.map(Some));
     }
 
     #[test]

@@ -41,5 +41,7 @@ pub use listeners::{Endpoint, ListenHost, Listener};
 pub use older_keys::{ForeignKey, foreign_key};
 pub use tables::Resource;
 pub use topic_config::TopicConfig;
-pub use typed::{CleanupPolicy, CompressionType, TimestampType};
+pub use typed::{CleanupPolicy, CompressionType};
 pub use value::{ConfigError, Secret, Value, parse};
+
+pub use crate::wire::check::TimestampType;

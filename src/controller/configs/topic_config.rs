@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::key::Key;
 use super::layers::{BrokerConfigs, Overrides};
 use super::tables::Resource;
-use super::typed::{CleanupPolicy, CompressionType, FromValue, TimestampType};
+use super::typed::{CleanupPolicy, CompressionType, FromValue};
 use super::value::{ConfigError, Value};
+use crate::wire::check::TimestampType;
 
 macro_rules! topic_config {
     ($($(#[$attribute:meta])* $field:ident: $type:ty = $key:literal;)*) => {

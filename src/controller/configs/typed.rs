@@ -2,6 +2,7 @@
 
 use super::value::Value;
 use crate::wire::batch::Codec;
+use crate::wire::check::TimestampType;
 
 /// Whether old records are dropped, compacted, both or neither: `cleanup.policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,15 +11,6 @@ pub struct CleanupPolicy {
     pub delete: bool,
     /// The last record of each key stays; every record needs a key.
     pub compact: bool,
-}
-
-/// Whose time a record carries: `message.timestamp.type`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimestampType {
-    /// The producer's.
-    CreateTime,
-    /// The broker's, at the append.
-    LogAppendTime,
 }
 
 /// The codec that a topic stores batches in: `compression.type`.

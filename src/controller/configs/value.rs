@@ -112,6 +112,9 @@ pub fn parse(key: &Key, text: &str) -> Result<Value, ConfigError> {
     })
 }
 
+/// What `\s` means in Java's patterns.
+const JAVA_BLANKS: [char; 6] = [' ', '\t', '\n', '\u{b}', '\u{c}', '\r'];
+
 fn read(kind: Kind, text: &str) -> Option<Value> {
     let text = text.trim_matches(|c: char| c <= ' ');
     Some(match kind {
@@ -124,7 +127,9 @@ fn read(kind: Kind, text: &str) -> Option<Value> {
         }
         Kind::Double => Value::Double(read_double(text)?),
         Kind::List if text.is_empty() => Value::List(Vec::new()),
-        Kind::List => Value::List(text.split(',').map(|item| item.trim().to_owned()).collect()),
+        Kind::List => {
+            Value::List(text.split(',').map(|item| item.trim_matches(JAVA_BLANKS).to_owned()).collect())
+        }
         Kind::String | Kind::Class => Value::Text(text.to_owned()),
         Kind::Password => Value::Password(Secret(text.to_owned())),
     })
@@ -178,7 +183,23 @@ fn allowed_text(key: &Key) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tables::Resource;
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_accepted_value_means_the_same_in_its_canonical_text(
+            text in prop_oneof!["\\PC{0,8}", "[0-9eEdfx+., -]{0,6}", "by_duration:[PTDHMS0-9.]{0,9}", ".{0,3}"],
+            resource in prop_oneof![Just(Resource::Topic), Just(Resource::Broker), Just(Resource::Group)],
+        ) {
+            for key in resource.keys().filter(|key| !key.is_sensitive()) {
+                if let Ok(value) = parse(key, &text) {
+                    prop_assert_eq!(parse(key, &value.to_string()), Ok(value), "{}", key.name);
+                }
+            }
+        }
+    }
 
     #[test]
     fn doubles_are_printed_as_java_does() {
