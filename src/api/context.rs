@@ -1,8 +1,18 @@
 //! What a handler may touch: the parts of the cluster that the call lends it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::base::{ConnectionId, NodeId, Now};
+use rustc_hash::FxHashMap;
+
+use super::Response;
+use super::fetch::FetchSessions;
+use super::waits::{Key, Wait};
+use crate::base::{ConnectionId, Instant, NodeId, Now};
+use crate::controller::Controller;
+use crate::log::ChunkPool;
+use crate::purgatory::{Purgatory, WaitId, Waiter};
+use crate::replica::Replicas;
 
 /// Where a broker can be reached.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,8 +30,8 @@ pub struct Connection {
     pub node: NodeId,
     /// Kafka's name of the listener that it came to, such as `PLAINTEXT`.
     pub listener: Arc<str>,
-    /// Our end of it: what is advertised to this client where nothing else is set, since the client has just
-    /// shown that it can reach it.
+    /// Our end of it: its host is what is advertised to this client where nothing else is set, since the client has
+    /// just shown that it can reach it.
     pub local: Endpoint,
     /// The client's address, for people to read.
     pub peer: Arc<str>,
@@ -40,28 +50,100 @@ pub struct Caller {
     pub client_id: Option<Arc<str>>,
 }
 
-/// One virtual broker, as handlers see it.
+/// One virtual broker.
 #[derive(Clone, Debug)]
 pub struct Node {
+    /// What the broker has.
+    pub(crate) broker: Broker,
+    /// What waits on it.
+    pub(crate) purgatory: Purgatory<Key, Wait, ConnectionId>,
+}
+
+/// What a virtual broker has, beside its purgatory.
+#[derive(Clone, Debug)]
+pub struct Broker {
     /// Kafka's `node.id`.
     pub id: NodeId,
+    pub(crate) replicas: Replicas,
+    pub(crate) fetch_sessions: FetchSessions,
+    /// Keys of what has changed since the purgatory was last woken.
+    pub(crate) woken: Vec<Key>,
+    /// When a full log memory was last logged.
+    memory_logged: Option<Instant>,
+}
+
+/// How often a full log memory is logged.
+const MEMORY_LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+impl Broker {
+    pub(crate) fn new(id: NodeId, replicas: Replicas, fetch_sessions: FetchSessions) -> Self {
+        Broker { id, replicas, fetch_sessions, woken: Vec::new(), memory_logged: None }
+    }
+
+    /// Tells people that records are refused for want of memory: once a minute at most.
+    pub(crate) fn log_memory_full(&mut self, now: Instant, pool: &ChunkPool) {
+        if self.memory_logged.is_some_and(|last| now.saturating_since(last) < MEMORY_LOG_INTERVAL) {
+            return;
+        }
+        self.memory_logged = Some(now);
+        tracing::error!(
+            budget_bytes = pool.budget_bytes(),
+            held_bytes = pool.bytes_held(),
+            "log memory is full: Produce answers KAFKA_STORAGE_ERROR until records are deleted or expire; \
+             give more with --memory, or lower retention.bytes or retention.ms"
+        );
+    }
+
+    /// Notes that something has changed for those who wait for `key`: they are tried once the present call is done,
+    /// never from inside it.
+    pub(crate) fn wake(&mut self, key: Key) {
+        if self.woken.last() != Some(&key) {
+            self.woken.push(key);
+        }
+    }
+}
+
+/// What handlers and waits alike may read and change.
+pub(crate) struct Parts<'a> {
+    pub(crate) now: Now,
+    pub(crate) broker: &'a mut Broker,
+    pub(crate) controller: &'a mut Controller,
+    pub(crate) pool: &'a mut ChunkPool,
+    pub(crate) connections: &'a FxHashMap<ConnectionId, Connection>,
+}
+
+impl Parts<'_> {
+    /// Where a client that came over `connection` can reach a broker: its endpoint of the same listener, if it has
+    /// one.
+    pub(crate) fn endpoint(&self, node: NodeId, connection: ConnectionId) -> Option<Endpoint> {
+        let connection = self.connections.get(&connection)?;
+        let broker = self.controller.brokers().iter().find(|broker| broker.id == node)?;
+        let endpoint = broker.endpoints.iter().find(|endpoint| endpoint.listener == connection.listener)?;
+        let host = endpoint.host.clone().unwrap_or_else(|| connection.local.host.clone());
+        Some(Endpoint { host, port: endpoint.port })
+    }
 }
 
 /// What one call may read and change.
-#[derive(Debug)]
-pub struct Context<'a> {
-    /// The moment of the call.
-    pub now: Now,
+pub(crate) struct Context<'a> {
     /// Who asks.
-    pub caller: &'a Caller,
-    /// The caller's connection.
-    pub connection: &'a Connection,
-    /// The broker that was asked.
-    pub node: &'a mut Node,
+    pub(crate) caller: &'a Caller,
+    pub(crate) parts: Parts<'a>,
+    pub(crate) purgatory: &'a mut Purgatory<Key, Wait, ConnectionId>,
+    /// What this call has parked, if it has.
+    pub(crate) parked: Option<WaitId>,
+}
+
+impl Context<'_> {
+    /// Parks a wait that has been tried already.
+    pub(crate) fn park(&mut self, keys: impl IntoIterator<Item = Key>, deadline: Instant, wait: Wait) {
+        let waiter = Waiter { owner: self.caller.connection, since: self.parts.now.instant, deadline };
+        self.parked = Some(self.purgatory.park(keys, waiter, wait));
+    }
 }
 
 /// What goes back to a client.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Reply {
     /// Where to.
     pub connection: ConnectionId,
@@ -70,5 +152,5 @@ pub struct Reply {
     /// Version of the response.
     pub version: i16,
     /// None where the protocol has no response (Produce with acks=0): the connection just goes on.
-    pub response: Option<super::Response>,
+    pub response: Option<Response>,
 }

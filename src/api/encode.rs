@@ -46,7 +46,19 @@ pub(crate) struct Frame<'a> {
     behind: usize,
 }
 
-impl Frame<'_> {
+/// Up to this many bytes are copied rather than shared: below it, a copy costs less than another part to write.
+const COPY_UP_TO: usize = 512;
+
+impl<'a> Frame<'a> {
+    /// Adds bytes, copied if there are few of them.
+    pub(crate) fn share_or_copy(&mut self, bytes: &Bytes) {
+        if bytes.len() <= COPY_UP_TO {
+            self.buffer.extend_from_slice(bytes);
+        } else {
+            self.share(bytes.clone());
+        }
+    }
+
     /// Adds bytes without copying them.
     pub(crate) fn share(&mut self, bytes: Bytes) {
         let own = self.buffer.split();
@@ -105,4 +117,16 @@ pub fn encode(reply: &Reply, buffer: &mut BytesMut, parts: &mut Vec<Bytes>) -> R
     parts[first] = head.freeze();
     parts.extend(tail.filter(|tail| !tail.is_empty()).map(BytesMut::freeze));
     Ok(())
+}
+
+/// The body alone, in one piece: what tests compare.
+#[cfg(test)]
+pub(crate) fn body_of(response: &dyn Response, version: i16) -> BytesMut {
+    let (mut buffer, mut parts) = (BytesMut::new(), Vec::new());
+    let mut frame = Frame { buffer: &mut buffer, parts: &mut parts, head: None, behind: 0 };
+    response.encode(version, &mut frame).unwrap();
+    let mut body = frame.head.take().unwrap_or_default();
+    parts.iter().for_each(|part| body.extend_from_slice(part));
+    body.extend_from_slice(&buffer);
+    body
 }

@@ -8,22 +8,43 @@
 //! in logs and metrics, the README's table and the sweep tests come from it.
 
 mod api_versions;
+mod authorized_operations;
 mod context;
+mod create_partitions;
+mod create_topics;
+mod delete_records;
+mod delete_topics;
+mod describe_cluster;
+mod describe_topic_partitions;
 mod encode;
+mod fetch;
+mod init_producer_id;
+mod list_offsets;
+mod metadata;
+mod names;
+mod offset_for_leader_epoch;
+mod partitions;
 mod prepare;
+mod produce;
+mod topic_changes;
+mod waits;
 
 use std::ops::RangeInclusive;
 
 use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::Decodable;
 
-pub use context::{Caller, Connection, Context, Endpoint, Node, Reply};
+pub(crate) use context::{Broker, Context, Node, Parts};
+pub use context::{Caller, Connection, Endpoint, Reply};
 pub use encode::{EncodeError, encode};
+pub(crate) use fetch::FetchSessions;
 pub use prepare::{PrepareLimits, Prepared, Preparer, Refusal};
+pub use waits::Kind;
+pub(crate) use waits::{Key, Wait};
 
 /// What an API's handler makes of a request.
 #[derive(Debug)]
-pub enum Answer<R> {
+pub(crate) enum Answer<R> {
     /// The response is ready.
     Ready(R),
     /// Something was parked in the purgatory, which will answer.
@@ -47,7 +68,7 @@ pub(crate) trait Api {
     /// The request as the handler takes it.
     type Request: std::fmt::Debug + Clone;
     /// The response, which knows how to encode itself.
-    type Response: encode::Response + std::fmt::Debug;
+    type Response: encode::Response + std::fmt::Debug + Clone;
 
     /// From the wire to what the handler takes. Pure: everything here runs on the connection's own task.
     fn prepare(wire: Self::Wire, preparation: &prepare::Preparation) -> Result<Self::Request, Refusal>;
@@ -98,7 +119,7 @@ impl Request {
 }
 
 /// A response of any API, not encoded yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Response(AnyResponse);
 
 /// Hands the request to its handler.
@@ -123,7 +144,7 @@ macro_rules! apis {
         }
 
         /// A response of any API, not encoded yet.
-        #[derive(Debug)]
+        #[derive(Clone, Debug)]
         pub(crate) enum AnyResponse {
             $($name(<$api as Api>::Response),)*
         }
@@ -170,5 +191,17 @@ macro_rules! apis {
 }
 
 apis! {
+    Produce = produce::Produce,
+    Fetch = fetch::Fetch,
+    ListOffsets = list_offsets::ListOffsets,
+    Metadata = metadata::Metadata,
     ApiVersions = api_versions::ApiVersions,
+    CreateTopics = create_topics::CreateTopics,
+    DeleteTopics = delete_topics::DeleteTopics,
+    DeleteRecords = delete_records::DeleteRecords,
+    InitProducerId = init_producer_id::InitProducerId,
+    OffsetForLeaderEpoch = offset_for_leader_epoch::OffsetForLeaderEpoch,
+    CreatePartitions = create_partitions::CreatePartitions,
+    DescribeCluster = describe_cluster::DescribeCluster,
+    DescribeTopicPartitions = describe_topic_partitions::DescribeTopicPartitions,
 }

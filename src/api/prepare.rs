@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kafka_protocol::messages::{ApiKey, RequestHeader};
+use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::Decodable;
 
 use super::{AnyRequest, ApiEntry, Request, api_versions, entry};
-use crate::base::WallTime;
+use crate::wire::header::{HeaderError, RequestHeader};
+use crate::wire::preflight;
 
 /// Bounds of one connection's requests.
 #[derive(Clone, Copy, Debug)]
@@ -39,12 +40,9 @@ pub struct Prepared {
 /// Why a frame can't be answered: its connection is closed, as Kafka does.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The header is cut short or malformed.
-    #[error("the request header can't be read: {reason}")]
-    Header {
-        /// What was wrong with it.
-        reason: &'static str,
-    },
+    /// The header can't be read.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
     /// No such API, or not one that huld serves.
     #[error("API key {key} is not served")]
     UnknownApi {
@@ -81,8 +79,6 @@ pub(crate) struct Preparation {
     pub(crate) entry: &'static ApiEntry,
     pub(crate) version: i16,
     pub(crate) limits: PrepareLimits,
-    /// The wall clock, for batches' timestamps.
-    pub(crate) wall: WallTime,
 }
 
 impl Preparation {
@@ -109,7 +105,7 @@ impl Preparer {
     ///
     /// # Errors
     /// A [`Refusal`] if the frame isn't a request that huld can answer; the connection must then be closed.
-    pub fn prepare(&mut self, frame: Bytes, wall: WallTime) -> Result<Prepared, Refusal> {
+    pub fn prepare(&mut self, frame: Bytes) -> Result<Prepared, Refusal> {
         let header = self.header(&frame)?;
         let entry = entry(header.key).ok_or(Refusal::UnknownApi { key: header.key })?;
         let mut body = frame.slice(header.len..);
@@ -126,7 +122,9 @@ impl Preparer {
                 max: entry.max_version,
             });
         }
-        let preparation = Preparation { entry, version: header.version, limits: self.limits, wall };
+        let preparation = Preparation { entry, version: header.version, limits: self.limits };
+        preflight::check(header.key, header.version, &body)
+            .map_err(|error| preparation.malformed(error.to_string()))?;
         let request = AnyRequest::decode(header.key, &mut body, &preparation)?;
         let version = header.version;
         Ok(self.prepared(header, version, request))
@@ -142,26 +140,25 @@ impl Preparer {
     }
 
     fn header(&mut self, frame: &Bytes) -> Result<Header, Refusal> {
-        let refused = |reason| Refusal::Header { reason };
-        let &[k0, k1, v0, v1, ..] = &frame[..] else { return Err(refused("it is shorter than 4 bytes")) };
-        let key = i16::from_be_bytes([k0, k1]);
-        let version = i16::from_be_bytes([v0, v1]);
-        let api = ApiKey::try_from(key).map_err(|()| Refusal::UnknownApi { key })?;
-        let mut rest = frame.clone();
-        let header = RequestHeader::decode(&mut rest, api.request_header_version(version))
-            .map_err(|_| refused("it is cut short"))?;
-        let client_id = header.client_id.as_deref();
-        if self.client_id.as_deref() != client_id {
-            self.client_id = client_id.map(Arc::from);
+        let (header, len) = RequestHeader::parse(frame)?;
+        if self.client_id.as_deref() != header.client_id.as_deref() {
+            self.client_id = header.client_id.as_deref().map(Arc::from);
         }
-        Ok(Header { key, version, correlation_id: header.correlation_id, len: frame.len() - rest.len() })
+        Ok(Header {
+            key: header.api_key,
+            version: header.api_version,
+            correlation_id: header.correlation_id,
+            len,
+        })
     }
 }
 
+/// What is kept of a header, beside the client id.
 struct Header {
     key: i16,
     version: i16,
     correlation_id: i32,
+    /// Bytes before the body.
     len: usize,
 }
 

@@ -5,27 +5,79 @@
 //! - [`Cluster::handle_command`]: what the process or its user asks.
 //! - [`Cluster::handle_timeout`]: to be called when [`Cluster::poll_timeout`] says so.
 //! - [`Cluster::poll_output`]: to be called until it has nothing more, after each of the above.
+//!
+//! Each call ends in [`Cluster::run_to_rest`]: messages that have arrived are taken, and then those who wait for what
+//! has changed are tried. A wait is never completed from inside another's handler.
+
+mod links;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use crate::api::{self, Answer, Caller, Connection, Context, Node, Prepared};
-use crate::base::{ConnectionId, Instant, NodeId, Now};
+use crate::api::{
+    self, Answer, Broker, Caller, Connection, Context, FetchSessions, Key, Node, Parts, Prepared,
+};
+use crate::base::entropy::Entropy;
+use crate::base::{ConnectionId, Instant, NodeId, Now, PartitionKey};
+use crate::controller::configs::{BrokerConfigs, ConfigError};
+use crate::controller::{
+    BrokerRegistration, Change, Controller, ControllerError, ListenerEndpoint, NewTopic,
+};
+use crate::log::ChunkPool;
+use crate::purgatory::{Description, Purgatory, WaitId, WaitKind, Waiter};
+use crate::replica::{LogSettings, Replicas};
+use links::{Links, Message};
 
-pub use crate::api::Reply;
+pub use crate::api::{Kind, Reply};
+pub use crate::purgatory::Metrics;
 
 /// What a cluster is made of.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
-    /// Ids of the virtual brokers.
-    pub nodes: Vec<NodeId>,
+    /// The virtual brokers; at least one.
+    pub nodes: Vec<NodeConfig>,
+    /// The configs that all brokers share.
+    pub configs: BrokerConfigs,
     /// Decides every random draw.
     pub seed: u64,
+    /// The most memory that all logs together may hold, bytes.
+    pub log_memory_bytes: usize,
+    /// How long a message takes from one part of the cluster to another.
+    pub link_delay: Duration,
+}
+
+impl Default for ClusterConfig {
+    /// One broker with id 1, whose clients are told to come to 127.0.0.1:9092; 1 GiB for logs; no delay.
+    fn default() -> Self {
+        let endpoint = ListenerEndpoint { listener: "PLAINTEXT".into(), host: None, port: 9092 };
+        ClusterConfig {
+            nodes: vec![NodeConfig { id: NodeId(1), rack: None, endpoints: vec![endpoint] }],
+            configs: BrokerConfigs::default(),
+            seed: 0,
+            log_memory_bytes: 1 << 30,
+            link_delay: Duration::ZERO,
+        }
+    }
+}
+
+/// One virtual broker.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Kafka's `node.id`.
+    pub id: NodeId,
+    /// Kafka's `broker.rack`.
+    pub rack: Option<Arc<str>>,
+    /// Where clients of each listener are told to come.
+    pub endpoints: Vec<ListenerEndpoint>,
 }
 
 /// What comes out of the cluster.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Output {
     /// A response, or the end of a request that has none.
     Reply(Reply),
@@ -39,28 +91,86 @@ pub enum Output {
 }
 
 /// What the process or its user may ask of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Command {
+    /// Make a topic.
+    CreateTopic(NewTopic),
     /// The process ends: whatever waits is answered now with what there is.
     Shutdown,
+    /// Panic at the next request of this client, as a defect in a handler would.
+    #[doc(hidden)]
+    PanicAtNextRequest(ConnectionId),
+}
+
+/// A wait, described for a person.
+#[derive(Clone, Debug)]
+pub struct WaitDescription {
+    /// The broker that it waits on.
+    pub node: NodeId,
+    /// Its name on that broker.
+    pub id: WaitId,
+    /// What kind of wait it is.
+    pub kind: Kind,
+    /// Who waits, since when and until when.
+    pub waiter: Waiter<ConnectionId>,
+    /// The client's name for itself.
+    pub client_id: Option<Arc<str>>,
+    /// What it waits for, and how far it is.
+    pub description: Description,
 }
 
 /// A cluster of virtual brokers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Cluster {
+    controller: Controller,
     nodes: Vec<Node>,
+    links: Links,
+    pool: ChunkPool,
     connections: FxHashMap<ConnectionId, Connection>,
+    /// The wait of each connection that has one: a connection has one request at a time.
+    waits: FxHashMap<ConnectionId, WaitId>,
     outputs: VecDeque<Output>,
+    panic_at: Option<ConnectionId>,
 }
 
 impl Cluster {
     /// A cluster with its brokers registered and no topics.
-    pub fn new(config: ClusterConfig, _now: Now) -> Self {
-        Cluster {
-            nodes: config.nodes.into_iter().map(|id| Node { id }).collect(),
+    ///
+    /// # Errors
+    /// If the configs contradict each other.
+    pub fn new(config: ClusterConfig, now: Now) -> Result<Self, ConfigError> {
+        let entropy = Entropy::new(config.seed);
+        let registrations = config.nodes.iter().map(|node| BrokerRegistration {
+            id: node.id,
+            rack: node.rack.clone(),
+            fenced: false,
+            endpoints: node.endpoints.clone(),
+        });
+        let controller = Controller::new(config.configs, registrations.collect(), &entropy)?;
+        let settings = controller.settings();
+        let log_settings = LogSettings::new(settings);
+        let slots = settings.network.max_incremental_fetch_session_cache_slots;
+        let node = |node: &NodeConfig| {
+            let sessions = entropy.stream(&format!("fetch sessions of broker {}", node.id.0));
+            Node {
+                broker: Broker::new(
+                    node.id,
+                    Replicas::new(log_settings, now),
+                    FetchSessions::new(slots, sessions),
+                ),
+                purgatory: Purgatory::new(),
+            }
+        };
+        Ok(Cluster {
+            nodes: config.nodes.iter().map(node).collect(),
+            controller,
+            links: Links::new(config.link_delay),
+            pool: ChunkPool::new(config.log_memory_bytes),
             connections: FxHashMap::default(),
+            waits: FxHashMap::default(),
             outputs: VecDeque::new(),
-        }
+            panic_at: None,
+        })
     }
 
     /// A client has connected.
@@ -71,49 +181,252 @@ impl Cluster {
     /// A client asks something. A connection has one request at a time: the next may come once this one is
     /// answered (or [`Output::Reply`] has said that it has no response).
     pub fn handle_request(&mut self, now: Now, id: ConnectionId, prepared: Prepared) {
-        let Some(connection) = self.connections.get(&id) else { return };
-        let Some(node) = self.nodes.iter_mut().find(|node| node.id == connection.node) else { return };
+        if self.panic_at.take_if(|at| *at == id).is_some() {
+            panic!("a panic was asked for");
+        }
         let caller = Caller {
             connection: id,
             correlation_id: prepared.correlation_id,
             version: prepared.version,
             client_id: prepared.client_id,
         };
-        let mut context = Context { now, caller: &caller, connection, node };
+        let Some(connection) = self.connections.get(&id) else { return };
+        let Some(node) = self.nodes.iter_mut().find(|node| node.broker.id == connection.node) else { return };
+        let parts = Parts {
+            now,
+            broker: &mut node.broker,
+            controller: &mut self.controller,
+            pool: &mut self.pool,
+            connections: &self.connections,
+        };
+        let mut context = Context { caller: &caller, parts, purgatory: &mut node.purgatory, parked: None };
+        let answer = api::handle(&mut context, prepared.request);
+        let parked = context.parked;
         let reply = |response| {
             let Caller { connection, correlation_id, version, .. } = caller;
             Output::Reply(Reply { connection, correlation_id, version, response })
         };
-        match api::handle(&mut context, prepared.request) {
+        match answer {
             Answer::Ready(response) => self.outputs.push_back(reply(Some(response))),
             Answer::Silent => self.outputs.push_back(reply(None)),
-            Answer::Parked => {}
             Answer::Close(reason) => self.outputs.push_back(Output::Close { connection: id, reason }),
+            Answer::Parked => self.waits.extend(parked.map(|wait| (id, wait))),
         }
+        self.run_to_rest(now);
     }
 
     /// A client has gone, and whatever it waited for with it.
     pub fn handle_closed(&mut self, _now: Now, id: ConnectionId) {
-        self.connections.remove(&id);
-    }
-
-    /// The process or its user asks something.
-    pub fn handle_command(&mut self, _now: Now, command: Command) {
-        match command {
-            Command::Shutdown => {}
+        let connection = self.connections.remove(&id);
+        let (Some(connection), Some(wait)) = (connection, self.waits.remove(&id)) else { return };
+        if let Some(node) = self.nodes.iter_mut().find(|node| node.broker.id == connection.node) {
+            node.purgatory.remove(wait);
         }
     }
 
+    /// The process or its user asks something.
+    ///
+    /// # Errors
+    /// If the controller refuses it.
+    pub fn handle_command(&mut self, now: Now, command: Command) -> Result<(), ControllerError> {
+        match command {
+            Command::CreateTopic(topic) => {
+                self.controller.create_topic(topic, false)?;
+            }
+            Command::Shutdown => self.release_all(now),
+            Command::PanicAtNextRequest(id) => self.panic_at = Some(id),
+        }
+        self.run_to_rest(now);
+        Ok(())
+    }
+
     /// The time that [`Cluster::poll_timeout`] named has come (or has not quite: early calls do nothing).
-    pub fn handle_timeout(&mut self, _now: Now) {}
+    pub fn handle_timeout(&mut self, now: Now) {
+        for at in 0..self.nodes.len() {
+            let (purgatory, mut parts, outputs, waits) = self.lend(at, now);
+            purgatory.expire(now.instant, &mut parts, |_, departure, reply| {
+                waits.remove(&departure.waiter.owner);
+                outputs.push_back(Output::Reply(reply));
+            });
+            for key in parts.broker.replicas.handle_timeout(now, parts.pool) {
+                parts.broker.wake(Key::LowWatermark(key));
+            }
+        }
+        self.run_to_rest(now);
+    }
 
     /// When [`Cluster::handle_timeout`] must be called next; none if nothing has a deadline.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        None
+        let of_node = |node: &Node| {
+            let deadlines = [node.purgatory.next_deadline(), node.broker.replicas.next_timeout()];
+            deadlines.into_iter().flatten().min()
+        };
+        let of_nodes = self.nodes.iter().filter_map(of_node).min();
+        [of_nodes, self.links.next_arrival()].into_iter().flatten().min()
     }
 
     /// The next thing to come out.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
+    }
+
+    /// All that waits, on every broker, in the order in which it began to.
+    pub fn waits(&mut self, now: Now) -> Vec<WaitDescription> {
+        let mut descriptions = Vec::new();
+        for at in 0..self.nodes.len() {
+            let (purgatory, parts, ..) = self.lend(at, now);
+            let described = purgatory.iter().map(|parked| WaitDescription {
+                node: parts.broker.id,
+                id: parked.id,
+                kind: crate::purgatory::Waiting::kind(parked.wait),
+                waiter: parked.waiter,
+                client_id: parked.wait.caller().client_id.clone(),
+                description: crate::purgatory::Wait::describe(parked.wait, &parts),
+            });
+            descriptions.extend(described);
+        }
+        descriptions.sort_by_key(|wait| (wait.waiter.since, wait.node, wait.id));
+        descriptions
+    }
+
+    /// The metrics of one kind of wait, over all brokers.
+    pub fn metrics(&self, kind: Kind) -> Metrics {
+        let mut sum = Metrics::default();
+        self.nodes.iter().for_each(|node| sum += node.purgatory.metrics(kind));
+        sum
+    }
+
+    /// Every kind of wait, for whoever lists their metrics.
+    pub fn wait_kinds() -> &'static [Kind] {
+        Kind::ALL
+    }
+
+    /// Bytes that the logs hold now.
+    pub fn log_bytes_held(&self) -> usize {
+        self.pool.bytes_held()
+    }
+
+    /// The controller's state, to be read.
+    pub fn controller(&self) -> &Controller {
+        &self.controller
+    }
+
+    /// Takes messages that have arrived and wakes who waits for what has changed, until nothing is left to do now.
+    fn run_to_rest(&mut self, now: Now) {
+        loop {
+            let changes: Vec<(u64, Change)> = self.controller.take_changes().collect();
+            if let Some((last, _)) = changes.last() {
+                let (last, changes) =
+                    (*last, changes.into_iter().map(|(_, change)| change).collect::<Arc<[_]>>());
+                for node in &self.nodes {
+                    let message = Message::Changes { to: node.broker.id, last, changes: changes.clone() };
+                    self.links.send(now.instant, message);
+                }
+            }
+            let mut busy = false;
+            while let Some(message) = self.links.receive(now.instant) {
+                busy = true;
+                self.deliver(now, message);
+            }
+            for at in 0..self.nodes.len() {
+                busy |= self.wake(at, now);
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    /// Wakes those who wait for what has changed on one broker so far. Returns whether anything had.
+    fn wake(&mut self, at: usize, now: Now) -> bool {
+        let (purgatory, mut parts, outputs, waits) = self.lend(at, now);
+        let mut woken = std::mem::take(&mut parts.broker.woken);
+        let busy = !woken.is_empty();
+        for key in woken.drain(..) {
+            purgatory.wake(&key, &mut parts, |_, departure, reply| {
+                waits.remove(&departure.waiter.owner);
+                outputs.push_back(Output::Reply(reply));
+            });
+        }
+        if parts.broker.woken.is_empty() {
+            // Keeps its memory for the next time.
+            parts.broker.woken = woken;
+        }
+        busy
+    }
+
+    fn deliver(&mut self, now: Now, message: Message) {
+        match message {
+            Message::Changes { to, last, changes } => {
+                let Some(node) = self.nodes.iter_mut().find(|node| node.broker.id == to) else { return };
+                for change in changes.iter() {
+                    apply(&mut node.broker, change, now, &mut self.pool);
+                }
+                self.links.send(now.instant, Message::Applied { from: to, last });
+            }
+            Message::Applied { from, last } => {
+                self.controller.acknowledge(from, last);
+                self.nodes.iter_mut().for_each(|node| node.broker.wake(Key::MetadataApplied));
+            }
+        }
+    }
+
+    fn release_all(&mut self, now: Now) {
+        for at in 0..self.nodes.len() {
+            let (purgatory, mut parts, outputs, waits) = self.lend(at, now);
+            let mut ids: Vec<WaitId> = purgatory.iter().map(|parked| parked.id).collect();
+            ids.sort();
+            for id in ids {
+                let Some((departure, reply)) = purgatory.release(id, &mut parts) else { continue };
+                waits.remove(&departure.waiter.owner);
+                outputs.push_back(Output::Reply(reply));
+            }
+        }
+    }
+
+    /// One broker's purgatory, what its waits may touch, and where what comes of them goes.
+    #[expect(clippy::type_complexity, reason = "four borrows of one value, taken apart by each caller")]
+    fn lend(
+        &mut self,
+        at: usize,
+        now: Now,
+    ) -> (
+        &mut Purgatory<Key, api::Wait, ConnectionId>,
+        Parts<'_>,
+        &mut VecDeque<Output>,
+        &mut FxHashMap<ConnectionId, WaitId>,
+    ) {
+        let Node { broker, purgatory } = &mut self.nodes[at];
+        let parts = Parts {
+            now,
+            broker,
+            controller: &mut self.controller,
+            pool: &mut self.pool,
+            connections: &self.connections,
+        };
+        (purgatory, parts, &mut self.outputs, &mut self.waits)
+    }
+}
+
+/// Takes on one of the controller's decisions.
+fn apply(broker: &mut Broker, change: &Change, now: Now, pool: &mut ChunkPool) {
+    match change {
+        Change::Partition { topic, index } => {
+            let moved = broker.replicas.apply(broker.id, topic, *index);
+            if moved.high_watermark {
+                broker.wake(Key::HighWatermark(PartitionKey { topic: topic.id, index: *index }));
+            }
+        }
+        Change::TopicDeleted(topic) => {
+            for index in 0..topic.partitions.len() as i32 {
+                let key = PartitionKey { topic: topic.id, index };
+                if broker.replicas.remove(key, pool) {
+                    broker.wake(Key::HighWatermark(key));
+                    broker.wake(Key::LogEnd(key));
+                    broker.wake(Key::LowWatermark(key));
+                }
+            }
+        }
+        Change::TopicConfig(topic) => broker.replicas.apply_config(topic, now),
     }
 }

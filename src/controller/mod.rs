@@ -1,3 +1,224 @@
-//! The controller: topics, partitions, leaders, broker registrations, configs.
+//! The controller: topics, partitions, leaders, broker registrations, configs. KRaft's job, as one value that is
+//! always available. It decides and records [`Change`]s; brokers learn of them through the cluster's links. It knows
+//! no logs and no clients.
 
 pub mod configs;
+pub mod names;
+
+mod error;
+mod placement;
+mod topics;
+
+use std::sync::Arc;
+
+use configs::{
+    BrokerConfigs, BrokerSettings, ConfigError, DescribedConfig, Overrides, Resource, TopicConfig,
+};
+
+use crate::base::NodeId;
+use crate::base::entropy::Entropy;
+
+pub use error::ControllerError;
+pub use topics::{MAX_PARTITIONS_A_REQUEST, NewPartitions, NewTopic, Partition, Topic, Topics};
+
+/// A broker as the controller knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerRegistration {
+    /// Kafka's `node.id`.
+    pub id: NodeId,
+    /// Kafka's `broker.rack`.
+    pub rack: Option<Arc<str>>,
+    /// Whether the broker may lead nothing for now.
+    pub fenced: bool,
+    /// Where clients reach it, one for each listener.
+    pub endpoints: Vec<ListenerEndpoint>,
+}
+
+/// Where clients of one listener reach a broker (`advertised.listeners`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerEndpoint {
+    /// Kafka's name of the listener.
+    pub listener: Arc<str>,
+    /// The host to advertise; none for the address by which each client has reached us.
+    pub host: Option<Arc<str>>,
+    /// The port to advertise.
+    pub port: u16,
+}
+
+/// Something that the controller has decided and that brokers must hear of, in this order.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A partition was created, or its leader, ISR or replicas changed.
+    Partition {
+        /// The topic as it is after the change.
+        topic: Arc<Topic>,
+        /// Which of its partitions.
+        index: i32,
+    },
+    /// A topic is gone.
+    TopicDeleted(Arc<Topic>),
+    /// A topic's configs changed.
+    TopicConfig(Arc<Topic>),
+}
+
+/// The controller's state.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    cluster_id: Arc<str>,
+    configs: BrokerConfigs,
+    settings: Arc<BrokerSettings>,
+    topic_defaults: Arc<TopicConfig>,
+    brokers: Vec<BrokerRegistration>,
+    /// How many changes each broker has applied, in the order of `brokers`.
+    applied: Vec<u64>,
+    topics: Topics,
+    /// Producer ids below this one have been given out.
+    next_producer_id: i64,
+    topic_id_entropy: Entropy,
+    placement_entropy: Entropy,
+    changes: Vec<Change>,
+    /// How many changes were ever decided.
+    last_change: u64,
+}
+
+impl Controller {
+    /// A controller that knows these brokers and no topics.
+    ///
+    /// # Errors
+    /// If the configs contradict each other.
+    pub fn new(
+        configs: BrokerConfigs,
+        brokers: Vec<BrokerRegistration>,
+        entropy: &Entropy,
+    ) -> Result<Self, ConfigError> {
+        let settings = Arc::new(BrokerSettings::resolve(&configs)?);
+        let topic_defaults = TopicConfig::defaults(&configs);
+        topic_defaults.check()?;
+        let cluster_id = uuid_base64(entropy.stream("cluster id").next_uuid());
+        Ok(Controller {
+            cluster_id: cluster_id.into(),
+            configs,
+            settings,
+            topic_defaults,
+            applied: vec![0; brokers.len()],
+            brokers,
+            topics: Topics::default(),
+            next_producer_id: 0,
+            topic_id_entropy: entropy.stream("topic ids"),
+            placement_entropy: entropy.stream("placement"),
+            changes: Vec::new(),
+            last_change: 0,
+        })
+    }
+
+    /// Kafka's cluster id: 22 characters of URL-safe base64.
+    pub fn cluster_id(&self) -> &Arc<str> {
+        &self.cluster_id
+    }
+
+    /// The settings that all brokers share.
+    pub fn settings(&self) -> &Arc<BrokerSettings> {
+        &self.settings
+    }
+
+    /// All registered brokers.
+    pub fn brokers(&self) -> &[BrokerRegistration] {
+        &self.brokers
+    }
+
+    /// All topics.
+    pub fn topics(&self) -> &Topics {
+        &self.topics
+    }
+
+    /// The broker that stands in for the controller where clients are shown one: the first that lives.
+    pub fn controller_id(&self) -> Option<NodeId> {
+        self.brokers.iter().find(|broker| !broker.fenced).map(|broker| broker.id)
+    }
+
+    /// A producer id that nobody has had.
+    pub fn next_producer_id(&mut self) -> i64 {
+        let id = self.next_producer_id;
+        self.next_producer_id += 1;
+        id
+    }
+
+    /// What was decided since the last call, oldest first, each with its number.
+    pub fn take_changes(&mut self) -> impl Iterator<Item = (u64, Change)> + use<> {
+        let first = self.last_change - self.changes.len() as u64 + 1;
+        (first..).zip(std::mem::take(&mut self.changes))
+    }
+
+    /// The number of the last change; 0 if there was none.
+    pub fn last_change(&self) -> u64 {
+        self.last_change
+    }
+
+    /// A broker has applied the change with this number, and all before it.
+    pub fn acknowledge(&mut self, broker: NodeId, change: u64) {
+        let at = self.brokers.iter().position(|known| known.id == broker);
+        if let Some(applied) = at.and_then(|at| self.applied.get_mut(at)) {
+            *applied = change.max(*applied);
+        }
+    }
+
+    /// The last change that every living broker has applied.
+    pub fn applied_everywhere(&self) -> u64 {
+        let living = self.brokers.iter().zip(&self.applied).filter(|(broker, _)| !broker.fenced);
+        living.map(|(_, applied)| *applied).min().unwrap_or(0)
+    }
+
+    /// The configs of a topic as CreateTopics answers them.
+    pub fn describe_topic_configs(&self, topic: &Topic) -> Vec<DescribedConfig> {
+        configs::describe_created_topic(&topic.overrides, &self.configs)
+    }
+
+    fn decide(&mut self, change: Change) {
+        self.last_change += 1;
+        self.changes.push(change);
+    }
+
+    /// Partitions of a topic that is made without saying how many.
+    fn default_partitions(&self, name: &str) -> i32 {
+        match name {
+            names::CONSUMER_OFFSETS => self.settings.offsets.topic_num_partitions,
+            names::TRANSACTION_STATE => self.settings.transactions.state_log_num_partitions,
+            _ => self.settings.topics.num_partitions,
+        }
+    }
+
+    /// The topic's own configs, and what they amount to.
+    fn topic_configs(
+        &self,
+        configs: &[(String, Option<String>)],
+    ) -> Result<(Overrides, Arc<TopicConfig>), ControllerError> {
+        let mut overrides = Overrides::default();
+        for (name, value) in configs {
+            let value = value.as_deref().ok_or_else(|| ControllerError::InvalidConfig {
+                message: format!("{name} has no value (null)"),
+            })?;
+            overrides.set(Resource::Topic, name, value)?;
+        }
+        let config = TopicConfig::with_overrides(&self.topic_defaults, &overrides);
+        config.check()?;
+        Ok((overrides, config))
+    }
+}
+
+impl From<ConfigError> for ControllerError {
+    fn from(error: ConfigError) -> Self {
+        ControllerError::InvalidConfig { message: error.to_string() }
+    }
+}
+
+/// URL-safe base64 without padding, as Kafka prints its ids.
+fn uuid_base64(uuid: uuid::Uuid) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let bits = uuid.as_u128();
+    let digit = |at: u32| {
+        let shift = 122 - 6 * i64::from(at);
+        let value = if shift >= 0 { bits >> shift } else { bits << -shift };
+        char::from(ALPHABET[(value & 63) as usize])
+    };
+    (0..22).map(digit).collect()
+}

@@ -64,8 +64,7 @@ impl Connection {
 
     /// One request, or one read if there is none.
     async fn step(&mut self) -> Result<(), End> {
-        let wall = self.handle.driver().clock().wall();
-        let Some(prepared) = self.session.next_request(wall).map_err(End::Violation)? else {
+        let Some(prepared) = self.session.next_request().map_err(End::Violation)? else {
             return self.read().await;
         };
         let reply = match self.handle.request(prepared) {

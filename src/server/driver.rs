@@ -123,7 +123,11 @@ impl Driver {
 
     /// Tells the cluster something from the process itself.
     pub(crate) fn command(&self, command: Command) {
-        self.call(None, |cluster, now| cluster.handle_command(now, command));
+        self.call(None, |cluster, now| {
+            if let Err(error) = cluster.handle_command(now, command) {
+                tracing::warn!("a command was refused: {error}");
+            }
+        });
     }
 
     /// Ends every connection, those that wait with the answer that there is, and every one that comes later.

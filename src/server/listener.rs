@@ -17,6 +17,7 @@ use super::options::{ConnectionLimits, Listen, StartError};
 use super::refusals::{self, Refusals};
 use crate::api::{self, Endpoint};
 use crate::base::NodeId;
+use crate::controller::ListenerEndpoint;
 
 /// Connections that may wait to be accepted: a burst of a thousand clients must not lose one.
 const BACKLOG: i32 = 4096;
@@ -75,6 +76,17 @@ impl Bound {
     /// What it is bound to; at least one address, and one port for all.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Where clients of this listener are told to come.
+    pub(crate) fn advertised_endpoint(&self) -> ListenerEndpoint {
+        let advertised = self.listen.advertised.as_ref();
+        let bound = self.addresses.first().map_or(self.listen.port, SocketAddr::port);
+        ListenerEndpoint {
+            listener: self.listen.name.clone(),
+            host: advertised.map(|advertised| advertised.host.clone()),
+            port: advertised.and_then(|advertised| advertised.port).unwrap_or(bound),
+        }
     }
 
     /// One acceptor for each socket.

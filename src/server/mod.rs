@@ -32,7 +32,7 @@ pub use options::{
 };
 
 use crate::base::NodeId;
-use crate::cluster::{Cluster, ClusterConfig};
+use crate::cluster::{Cluster, ClusterConfig, NodeConfig};
 use driver::Driver;
 use listener::{Bound, Shared};
 
@@ -73,9 +73,12 @@ impl Server {
     /// If an address can't be had.
     pub fn bind(options: BrokerOptions) -> Result<Server, StartError> {
         let BrokerOptions { node, listeners, limits, seed, .. } = options;
-        let bound = listeners.into_iter().map(Bound::bind).collect::<Result<_, _>>()?;
+        let bound = listeners.into_iter().map(Bound::bind).collect::<Result<Vec<_>, _>>()?;
         let clock = Clock::start();
-        let cluster = Cluster::new(ClusterConfig { nodes: vec![node], seed }, clock.now());
+        let endpoints = bound.iter().map(Bound::advertised_endpoint).collect();
+        let nodes = vec![NodeConfig { id: node, rack: None, endpoints }];
+        let config = ClusterConfig { nodes, seed, ..ClusterConfig::default() };
+        let cluster = Cluster::new(config, clock.now())?;
         let driver = Arc::new(Driver::new(cluster, clock));
         Ok(Server { bound, shared: Arc::new(Shared::new(driver, limits)), node })
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::NodeId;
+use crate::controller::configs::ConfigError;
 use crate::session::SessionLimits;
 
 /// Kafka's port.
@@ -181,6 +182,9 @@ pub enum StartError {
         /// What the system says.
         source: io::Error,
     },
+    /// The settings contradict each other.
+    #[error("can't start: {0}")]
+    Settings(#[from] ConfigError),
     /// The system refused a thread, a timer or the like.
     #[error("can't start: {}", Plain(source))]
     Runtime {
@@ -195,6 +199,7 @@ impl From<StartError> for io::Error {
             StartError::Listen { source, .. }
             | StartError::Resolve { source, .. }
             | StartError::Runtime { source } => source.kind(),
+            StartError::Settings(_) => io::ErrorKind::InvalidInput,
         };
         io::Error::new(kind, error)
     }

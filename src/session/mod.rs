@@ -16,7 +16,7 @@ use bytes::BytesMut;
 use bytes::buf::Limit;
 
 use crate::api::{EncodeError, PrepareLimits, Prepared, Preparer, Refusal, Reply, encode};
-use crate::base::WallTime;
+
 use crate::wire::frame::FrameError;
 
 use input::Input;
@@ -75,17 +75,17 @@ impl Session {
         self.input.read_buffer()
     }
 
-    /// The next request, if one is there as a whole and none waits for its reply. `wall` is the present time.
+    /// The next request, if one is there as a whole and none waits for its reply.
     ///
     /// # Errors
     /// If what the client sent can't be a request; the connection must then be closed once [`Session::output`] is
     /// written.
-    pub fn next_request(&mut self, wall: WallTime) -> Result<Option<Prepared>, Violation> {
+    pub fn next_request(&mut self) -> Result<Option<Prepared>, Violation> {
         if self.waiting {
             return Ok(None);
         }
         let Some(frame) = self.input.next_frame()? else { return Ok(None) };
-        let prepared = self.preparer.prepare(frame, wall)?;
+        let prepared = self.preparer.prepare(frame)?;
         self.waiting = true;
         Ok(Some(prepared))
     }
@@ -129,8 +129,6 @@ mod tests {
     use bytes::{BufMut, Bytes};
     use std::io::IoSlice;
 
-    const WALL: WallTime = WallTime(1_000_000_000_000);
-
     fn session() -> Session {
         Session::new(SessionLimits { max_frame_bytes: 1 << 20, ..SessionLimits::default() })
     }
@@ -155,7 +153,7 @@ mod tests {
             buffer.put_slice(&bytes[..room]);
             bytes = &bytes[room..];
             reads += 1;
-            if session.next_request(WALL).unwrap().is_some() {
+            if session.next_request().unwrap().is_some() {
                 session.waiting = false;
             }
         }
@@ -178,7 +176,7 @@ mod tests {
         let frame = api_versions(7);
         for (at, byte) in frame.iter().enumerate() {
             read(&mut session, &[*byte]);
-            let request = session.next_request(WALL).unwrap();
+            let request = session.next_request().unwrap();
             assert_eq!(request.map(|request| request.correlation_id), (at == frame.len() - 1).then_some(7));
         }
         assert!(!session.is_within_frame());
@@ -190,13 +188,13 @@ mod tests {
         read(&mut session, &[api_versions(1), api_versions(2), api_versions(3)].concat());
         let mut scratch = BytesMut::new();
         for correlation_id in 1..=3 {
-            let request = session.next_request(WALL).unwrap().unwrap();
+            let request = session.next_request().unwrap().unwrap();
             assert_eq!(request.correlation_id, correlation_id);
             assert_eq!(request.request.api().name, "ApiVersions");
-            assert!(session.next_request(WALL).unwrap().is_none(), "while one waits there is no other");
+            assert!(session.next_request().unwrap().is_none(), "while one waits there is no other");
             session.answer(&silent(correlation_id), &mut scratch).unwrap();
         }
-        assert!(session.next_request(WALL).unwrap().is_none());
+        assert!(session.next_request().unwrap().is_none());
         assert!(session.output().is_empty(), "a silent reply writes nothing");
     }
 
@@ -205,7 +203,7 @@ mod tests {
         for (length, tiny) in [(i32::MAX, false), ((1 << 20) + 1, false), (-1, true), (0, true), (3, true)] {
             let mut session = session();
             read(&mut session, &length.to_be_bytes());
-            let violation = session.next_request(WALL).unwrap_err();
+            let violation = session.next_request().unwrap_err();
             let Violation::Frame(error) = violation else { panic!("{violation}") };
             assert_eq!(!matches!(error, FrameError::TooLarge { .. }), tiny, "{length}");
         }
@@ -219,7 +217,7 @@ mod tests {
             frame[6..8].copy_from_slice(&i16::to_be_bytes(version));
             let mut session = session();
             read(&mut session, &frame);
-            let outcome = session.next_request(WALL);
+            let outcome = session.next_request();
             assert_eq!(matches!(outcome, Err(Violation::Refused(_))), key == 9999, "{key} v{version}");
         }
     }
@@ -228,7 +226,7 @@ mod tests {
     fn a_claimed_length_reserves_little() {
         let mut session = Session::new(SessionLimits::default());
         read(&mut session, &(100i32 << 20).to_be_bytes());
-        assert!(session.next_request(WALL).unwrap().is_none());
+        assert!(session.next_request().unwrap().is_none());
         assert!(session.read_buffer().get_ref().capacity() <= 128 << 10);
     }
 
@@ -252,7 +250,7 @@ mod tests {
     fn a_session_that_waits_holds_no_buffer() {
         let mut session = session();
         read(&mut session, &api_versions(1));
-        let request = session.next_request(WALL).unwrap();
+        let request = session.next_request().unwrap();
         assert!(request.is_some());
         session.release();
         assert_eq!(session.input.capacity(), 0);

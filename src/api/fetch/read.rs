@@ -1,0 +1,161 @@
+//! One round of reading all partitions of a fetch, within the limits of KIP-74.
+
+use std::sync::Arc;
+
+use super::reply::PartitionReply;
+use super::session::{FetchKey, FetchSpec, TopicKey};
+use crate::api::context::Parts;
+use crate::api::partitions;
+use crate::base::{ErrorCode, PartitionKey, TopicId};
+use crate::log::{EpochEnd, OffsetPosition};
+use crate::replica::{Isolation, Replica};
+
+/// What holds for all partitions of a fetch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FetchLimits {
+    pub(super) isolation: Isolation,
+    pub(super) from_replica: bool,
+    pub(super) max_bytes: usize,
+    pub(super) min_bytes: i32,
+}
+
+/// A partition to read.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) key: FetchKey,
+    pub(super) spec: FetchSpec,
+    pub(super) name: Arc<str>,
+    pub(super) id: TopicId,
+    /// The partition; or why there is none, in which case it isn't read but answered all the same.
+    pub(super) partition: Result<PartitionKey, ErrorCode>,
+    /// Where the fetch offset lay when the fetch began to wait.
+    pub(super) start: Option<OffsetPosition>,
+}
+
+impl Target {
+    pub(super) fn new(parts: &Parts<'_>, key: FetchKey, spec: FetchSpec) -> Self {
+        let topics = parts.controller.topics();
+        let topic = match &key.topic {
+            TopicKey::Name(name) => topics.by_name(name),
+            TopicKey::Id(id) => topics.by_id(*id),
+        };
+        let partition = match (topic, &key.topic) {
+            (Some(topic), _) => match topic.partition(key.index) {
+                Some(_) => Ok(PartitionKey { topic: topic.id, index: key.index }),
+                None => Err(ErrorCode::UnknownTopicOrPartition),
+            },
+            (None, TopicKey::Name(_)) => Err(ErrorCode::UnknownTopicOrPartition),
+            (None, TopicKey::Id(_)) => Err(ErrorCode::UnknownTopicId),
+        };
+        let (name, id) = match (topic, &key.topic) {
+            (Some(topic), _) => (topic.name.clone(), topic.id),
+            (None, TopicKey::Name(name)) => (name.clone(), TopicId::ZERO),
+            (None, TopicKey::Id(id)) => (Arc::from(""), *id),
+        };
+        Target { key, spec, name, id, partition, start: None }
+    }
+}
+
+/// What was read from the targets that can be read, in their order.
+pub(super) struct Read {
+    pub(super) rows: Vec<Row>,
+    pub(super) bytes: usize,
+    /// Something was found that the fetcher must hear of at once.
+    urgent: bool,
+}
+
+pub(super) struct Row {
+    /// Index of the target.
+    pub(super) target: usize,
+    pub(super) reply: PartitionReply,
+    pub(super) start: Option<OffsetPosition>,
+}
+
+impl Read {
+    /// Whether there is no point in waiting.
+    pub(super) fn must_answer(&self, limits: &FetchLimits) -> bool {
+        self.rows.is_empty() || self.urgent || self.bytes as i64 >= i64::from(limits.min_bytes)
+    }
+}
+
+/// Reads all targets, in their order. The first batch is returned whole even if it is too large; after that, the
+/// limits are hard.
+pub(super) fn read_all(parts: &Parts<'_>, targets: &[Target], limits: &FetchLimits) -> Read {
+    let mut read = Read { rows: Vec::with_capacity(targets.len()), bytes: 0, urgent: false };
+    for (at, target) in targets.iter().enumerate() {
+        let Ok(key) = target.partition else { continue };
+        let left = limits.max_bytes.saturating_sub(read.bytes);
+        let most = left.min(usize::try_from(target.spec.max_bytes).unwrap_or(0));
+        let row = read_one(parts, key, &target.spec, limits, most, read.bytes == 0);
+        let (reply, start) = row.unwrap_or_else(|error| (PartitionReply::failed(key.index, error), None));
+        read.urgent |= reply.error.is_error() || reply.diverging_epoch.is_some();
+        read.bytes += reply.record_bytes();
+        read.rows.push(Row { target: at, reply, start });
+    }
+    read
+}
+
+fn read_one(
+    parts: &Parts<'_>,
+    key: PartitionKey,
+    spec: &FetchSpec,
+    limits: &FetchLimits,
+    max_bytes: usize,
+    min_one_batch: bool,
+) -> Result<(PartitionReply, Option<OffsetPosition>), ErrorCode> {
+    let replica = readable(parts, key, spec, limits)?;
+    let log = replica.log();
+    let mut reply = PartitionReply {
+        high_watermark: replica.high_watermark(),
+        last_stable_offset: replica.last_stable_offset(),
+        log_start_offset: log.log_start_offset(),
+        ..PartitionReply::failed(key.index, ErrorCode::None)
+    };
+    if let Some(end) = divergence(replica, spec)? {
+        reply.diverging_epoch = Some((end.epoch, end.end_offset));
+        return Ok((reply, None));
+    }
+    let slices = replica
+        .read(spec.fetch_offset, limits.isolation, max_bytes, min_one_batch)
+        .map_err(|error| error.code())?;
+    reply.records = slices.parts;
+    reply.aborted = (limits.isolation == Isolation::LastStableOffset).then(Vec::new);
+    Ok((reply, Some(slices.start)))
+}
+
+/// This broker's replica, if the fetcher may read it.
+pub(super) fn readable<'a>(
+    parts: &'a Parts<'_>,
+    key: PartitionKey,
+    spec: &FetchSpec,
+    limits: &FetchLimits,
+) -> Result<&'a Replica, ErrorCode> {
+    if parts.controller.topics().by_id(key.topic).is_none() {
+        return Err(ErrorCode::UnknownTopicOrPartition);
+    }
+    let replica = partitions::replica(parts, key)?;
+    replica.check_leader(spec.current_leader_epoch)?;
+    if limits.from_replica {
+        // No partition has a second replica yet, so whoever says that it follows is not among the replicas.
+        let with_epoch = spec.current_leader_epoch >= 0;
+        return Err(if with_epoch { ErrorCode::UnknownLeaderEpoch } else { ErrorCode::NotLeaderOrFollower });
+    }
+    Ok(replica)
+}
+
+/// Where the fetcher's log and this one part, if they do (KIP-595).
+///
+/// # Errors
+/// OFFSET_OUT_OF_RANGE if this log can't tell, or the offset is below its start.
+pub(super) fn divergence(replica: &Replica, spec: &FetchSpec) -> Result<Option<EpochEnd>, ErrorCode> {
+    if spec.last_fetched_epoch < 0 {
+        return Ok(None);
+    }
+    let log = replica.log();
+    let end = log.end_offset_for_epoch(spec.last_fetched_epoch);
+    if end.epoch < 0 || end.end_offset < 0 || spec.fetch_offset < log.log_start_offset() {
+        return Err(ErrorCode::OffsetOutOfRange);
+    }
+    let parts = end.epoch < spec.last_fetched_epoch || end.end_offset < spec.fetch_offset;
+    Ok(parts.then_some(end))
+}

@@ -1,0 +1,197 @@
+//! Metadata (3), versions 0–13: brokers, topics, partitions and their leaders.
+//!
+//! All topics are asked for by an empty list in v0 and by null from v1 on, where an empty list means none. A missing
+//! topic is created if broker (`auto.create.topics.enable`) and request (v4+) allow it.
+//!
+//! Versions: 4 adds the request's own word on creation (KIP-204); 5 offline replicas; 7 leader epochs; 8 to 10
+//! cluster operations (KIP-430); 10 topic ids; 12 look-up by id (KIP-516); 13 an error of the whole.
+//!
+//! Not as in Kafka: a topic that this request creates is in its answer, ready for use, where Kafka says
+//! UNKNOWN_TOPIC_OR_PARTITION until the client asks again.
+
+use std::sync::Arc;
+
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::metadata_response::{
+    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
+use kafka_protocol::messages::{ApiKey, BrokerId, MetadataRequest, MetadataResponse, TopicName};
+
+use uuid::Uuid;
+
+use super::topic_changes::{AUTO_CREATE_TIMEOUT_MS, answer_once_applied};
+use super::{Answer, AnyResponse, Api, Context, Refusal, authorized_operations, names, prepare::Preparation};
+use crate::base::{ErrorCode, TopicId};
+use crate::controller::{NewTopic, Partition, Topic, names as topic_names};
+
+pub(crate) struct Metadata;
+
+impl Api for Metadata {
+    const KEY: ApiKey = ApiKey::Metadata;
+    const VERSIONS: std::ops::RangeInclusive<i16> = 0..=13;
+    type Wire = MetadataRequest;
+    type Request = MetadataRequest;
+    type Response = MetadataResponse;
+
+    fn prepare(wire: MetadataRequest, _: &Preparation) -> Result<MetadataRequest, Refusal> {
+        Ok(wire)
+    }
+
+    fn handle(context: &mut Context<'_>, request: MetadataRequest) -> Answer<MetadataResponse> {
+        let version = context.caller.version;
+        let all = match &request.topics {
+            None => true,
+            Some(topics) => version == 0 && topics.is_empty(),
+        };
+        if version < 12 && by_id_or_nameless(&request) {
+            return Answer::Ready(refused(&request, ErrorCode::InvalidRequest));
+        }
+        let topic_operations = authorized_operations::on_topic(request.include_topic_authorized_operations);
+        let mut created = Vec::new();
+        let topics = if all {
+            context.parts.controller.topics().iter().map(|topic| row(topic, topic_operations)).collect()
+        } else {
+            let wanted = request.topics.as_deref().unwrap_or_default();
+            let may_create = request.allow_auto_topic_creation || version < 4;
+            named(context, wanted, may_create, topic_operations, &mut created)
+        };
+        let cluster_operations =
+            authorized_operations::on_cluster(request.include_cluster_authorized_operations);
+        let response = MetadataResponse::default()
+            .with_brokers(brokers(context))
+            .with_cluster_id(Some(names::text(&**context.parts.controller.cluster_id())))
+            .with_controller_id(names::broker_id(context.parts.controller.controller_id()))
+            .with_topics(topics)
+            .with_cluster_authorized_operations(if (8..=10).contains(&version) {
+                cluster_operations
+            } else {
+                authorized_operations::NOT_REQUESTED
+            });
+        if created.is_empty() {
+            return Answer::Ready(response);
+        }
+        // The answer tells of topics that the brokers have yet to hear of.
+        let mut timed_out = response.clone();
+        for topic in timed_out.topics.iter_mut().filter(|topic| created.contains(&topic.topic_id)) {
+            let name = topic.name.clone().unwrap_or_default();
+            *topic = missing(&name, ErrorCode::UnknownTopicOrPartition);
+        }
+        let named = timed_out.topics.iter().filter_map(|topic| topic.name.as_ref());
+        let names = named.map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+        answer_once_applied(
+            context,
+            AUTO_CREATE_TIMEOUT_MS,
+            names,
+            AnyResponse::Metadata(response),
+            AnyResponse::Metadata(timed_out),
+        )
+    }
+}
+
+/// v10 and v11 have topic ids in their schema, but no look-up by them.
+fn by_id_or_nameless(request: &MetadataRequest) -> bool {
+    let mut topics = request.topics.iter().flatten();
+    topics.any(|topic| !topic.topic_id.is_nil() || topic.name.is_none())
+}
+
+fn refused(request: &MetadataRequest, error: ErrorCode) -> MetadataResponse {
+    let topics = request.topics.iter().flatten().map(|topic| {
+        MetadataResponseTopic::default()
+            .with_name(Some(topic.name.clone().unwrap_or_default()))
+            .with_error_code(error.code())
+    });
+    MetadataResponse::default().with_topics(topics.collect()).with_error_code(error.code())
+}
+
+fn brokers(context: &Context<'_>) -> Vec<MetadataResponseBroker> {
+    let parts = &context.parts;
+    let unfenced = parts.controller.brokers().iter().filter(|broker| !broker.fenced);
+    let rows = unfenced.filter_map(|broker| {
+        let endpoint = parts.endpoint(broker.id, context.caller.connection)?;
+        Some(
+            MetadataResponseBroker::default()
+                .with_node_id(BrokerId(broker.id.0))
+                .with_host(names::text(&*endpoint.host))
+                .with_port(endpoint.port.into())
+                .with_rack(broker.rack.as_deref().map(names::text)),
+        )
+    });
+    rows.collect()
+}
+
+fn named(
+    context: &mut Context<'_>,
+    wanted: &[MetadataRequestTopic],
+    may_create: bool,
+    operations: i32,
+    created: &mut Vec<Uuid>,
+) -> Vec<MetadataResponseTopic> {
+    if wanted.iter().any(|topic| !topic.topic_id.is_nil()) {
+        let ids = wanted.iter().map(|topic| TopicId::from(topic.topic_id)).filter(|id| !id.is_zero());
+        let rows = ids.map(|id| match context.parts.controller.topics().by_id(id) {
+            Some(topic) => row(topic, operations),
+            None => MetadataResponseTopic::default()
+                .with_name(None)
+                .with_topic_id(id.into())
+                .with_error_code(ErrorCode::UnknownTopicId.code())
+                .with_topic_authorized_operations(authorized_operations::NOT_REQUESTED),
+        });
+        return rows.collect();
+    }
+    let mut seen = rustc_hash::FxHashSet::default();
+    let mut rows = Vec::with_capacity(wanted.len());
+    for name in wanted.iter().filter_map(|topic| topic.name.as_ref()) {
+        if !seen.insert(name) {
+            continue;
+        }
+        let known = context.parts.controller.topics().by_name(name).map(|topic| row(topic, operations));
+        rows.push(known.unwrap_or_else(|| match create(context, name, may_create) {
+            Ok(topic) => {
+                created.push(topic.id.into());
+                row(&topic, operations)
+            }
+            Err(error) => missing(name, error),
+        }));
+    }
+    rows
+}
+
+fn create(context: &mut Context<'_>, name: &str, may_create: bool) -> Result<Arc<Topic>, ErrorCode> {
+    topic_names::check(name).map_err(|_| ErrorCode::InvalidTopicException)?;
+    let controller = &mut context.parts.controller;
+    if !may_create || !controller.settings().topics.auto_create_topics_enable {
+        return Err(ErrorCode::UnknownTopicOrPartition);
+    }
+    let topic =
+        NewTopic { name: name.to_owned(), partitions: -1, replication_factor: -1, ..NewTopic::default() };
+    controller.create_topic(topic, false).map_err(|error| error.code())
+}
+
+fn missing(name: &TopicName, error: ErrorCode) -> MetadataResponseTopic {
+    MetadataResponseTopic::default()
+        .with_name(Some(name.clone()))
+        .with_is_internal(topic_names::is_internal(name))
+        .with_error_code(error.code())
+        .with_topic_authorized_operations(authorized_operations::NOT_REQUESTED)
+}
+
+fn row(topic: &Topic, operations: i32) -> MetadataResponseTopic {
+    let partitions = topic.partitions.iter().zip(0..);
+    MetadataResponseTopic::default()
+        .with_name(Some(names::topic_name(&topic.name)))
+        .with_topic_id(topic.id.into())
+        .with_is_internal(topic.is_internal)
+        .with_partitions(partitions.map(|(partition, index)| partition_row(partition, index)).collect())
+        .with_topic_authorized_operations(operations)
+}
+
+fn partition_row(partition: &Partition, index: i32) -> MetadataResponsePartition {
+    let error = if partition.leader.is_some() { ErrorCode::None } else { ErrorCode::LeaderNotAvailable };
+    MetadataResponsePartition::default()
+        .with_error_code(error.code())
+        .with_partition_index(index)
+        .with_leader_id(names::broker_id(partition.leader))
+        .with_leader_epoch(partition.leader_epoch)
+        .with_replica_nodes(names::broker_ids(&partition.replicas))
+        .with_isr_nodes(names::broker_ids(&partition.isr))
+}

@@ -1,0 +1,426 @@
+//! Produce (0), versions 3–13: appends records.
+//!
+//! Each partition succeeds or fails alone. acks=1 is answered after the append; acks=−1 waits in the purgatory until the
+//! high watermark has passed the records (at once where the leader is the only replica); acks=0 is never answered, and
+//! an error then closes the connection. Order of checks: `produce.md`, Kafka's `KafkaApis.handleProduceRequest`,
+//! `ReplicaManager.appendRecords`.
+//!
+//! Versions: 7 allows zstd (KIP-110); 8 tells which records were bad (KIP-467); 10 tells the new leader (KIP-951); 13
+//! names topics by id (KIP-516). Advertised from 0, since librdkafka up to 2.0 drops compression otherwise; 0 to 2
+//! close the connection, as in Kafka 4.
+//!
+//! Not done: transactions; a transactional batch is INVALID_TXN_STATE, since no transaction is open. A request with
+//! null records, which Kafka never answers, is INVALID_RECORD.
+
+use std::sync::Arc;
+
+use kafka_protocol::messages::produce_response::{
+    BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
+};
+use kafka_protocol::messages::{ApiKey, BrokerId, ProduceRequest, ProduceResponse, TopicName};
+
+use super::context::Parts;
+use super::waits::{Key, Operation, Wait};
+use super::{Answer, Api, Context, Refusal, names, partitions, prepare::Preparation};
+use crate::base::{ConnectionId, ErrorCode, PartitionKey, TopicId};
+use crate::controller::names as topic_names;
+use crate::log::AppendError;
+use crate::purgatory::Description;
+use crate::replica::Replica;
+use crate::wire::check::{CheckedBatch, Rejection, check_context_free};
+
+/// The client id that may write to the brokers' own topics.
+const ADMIN_CLIENT: &str = "__admin_client";
+
+pub(crate) struct Produce;
+
+/// A Produce request whose batches have been looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    acks: i16,
+    timeout_ms: i32,
+    partitions: Vec<RequestPartition>,
+}
+
+#[derive(Clone, Debug)]
+struct RequestPartition {
+    topic: TopicName,
+    topic_id: TopicId,
+    index: i32,
+    batch: Result<CheckedBatch, Rejection>,
+}
+
+impl Api for Produce {
+    const KEY: ApiKey = ApiKey::Produce;
+    const VERSIONS: std::ops::RangeInclusive<i16> = 3..=13;
+    const ADVERTISED_FROM: i16 = 0;
+    type Wire = ProduceRequest;
+    type Request = Request;
+    type Response = ProduceResponse;
+
+    fn prepare(wire: ProduceRequest, preparation: &Preparation) -> Result<Request, Refusal> {
+        let limit = preparation.limits.max_decompressed_bytes;
+        let mut partitions = Vec::with_capacity(wire.topic_data.len());
+        for topic in wire.topic_data {
+            for data in topic.partition_data {
+                let records = data.records.unwrap_or_default();
+                let batch = check_context_free(records, preparation.version, limit);
+                partitions.push(RequestPartition {
+                    topic: topic.name.clone(),
+                    topic_id: topic.topic_id.into(),
+                    index: data.index,
+                    batch: batch.map_err(|error| Rejection::from(&error)),
+                });
+            }
+        }
+        Ok(Request { acks: wire.acks, timeout_ms: wire.timeout_ms, partitions })
+    }
+
+    fn handle(context: &mut Context<'_>, request: Request) -> Answer<ProduceResponse> {
+        let acks = request.acks;
+        let version = context.caller.version;
+        let admin = context.caller.client_id.as_deref() == Some(ADMIN_CLIENT);
+        let mut wait = ProduceWait {
+            version,
+            connection: context.caller.connection,
+            partitions: Vec::with_capacity(request.partitions.len()),
+        };
+        for partition in request.partitions {
+            let outcome = append(&mut context.parts, version, admin, acks, &partition);
+            wait.partitions.push(Partition {
+                topic: partition.topic.as_str().into(),
+                topic_id: partition.topic_id,
+                index: partition.index,
+                outcome,
+            });
+        }
+        if acks == 0 {
+            let failed = wait.partitions.iter().any(|one| matches!(one.outcome, Outcome::Failed(_)));
+            return if failed { Answer::Close("a Produce with acks=0 failed") } else { Answer::Silent };
+        }
+        if acks == 1 {
+            wait.acknowledge_all();
+        }
+        if let Some(response) = wait.try_complete(&mut context.parts) {
+            return Answer::Ready(response);
+        }
+        let keys: Vec<Key> = wait.pending().map(|(key, _)| Key::HighWatermark(key)).collect();
+        let deadline = context.parts.now.instant.after_timeout_ms(request.timeout_ms);
+        let wait = Wait::new(context.caller, Operation::Produce(Box::new(wait)));
+        context.park(keys, deadline, wait);
+        Answer::Parked
+    }
+}
+
+fn append(
+    parts: &mut Parts<'_>,
+    version: i16,
+    admin: bool,
+    acks: i16,
+    partition: &RequestPartition,
+) -> Outcome {
+    match try_append(parts, version, admin, acks, partition) {
+        Ok(appended) => Outcome::Appended(appended),
+        Err(failure) => Outcome::Failed(Box::new(failure)),
+    }
+}
+
+fn try_append(
+    parts: &mut Parts<'_>,
+    version: i16,
+    admin: bool,
+    acks: i16,
+    partition: &RequestPartition,
+) -> Result<AppendedPartition, Failure> {
+    let key = if version >= 13 {
+        partitions::key_by_id(parts, partition.topic_id, partition.index)?
+    } else {
+        partitions::key_by_name(parts, &partition.topic, partition.index)?
+    };
+    let batch = partition.batch.as_ref().map_err(|rejection| Failure::from(rejection.clone()))?;
+    if !matches!(acks, -1..=1) {
+        return Err(ErrorCode::InvalidRequiredAcks.into());
+    }
+    let replica = partitions::replica(parts, key)?;
+    if topic_names::is_internal(replica.topic()) && !admin {
+        return Err(ErrorCode::InvalidTopicException.into());
+    }
+    if let Err(error) = replica.check_leader(-1) {
+        return Err(Failure { leader_of: Some(key), ..error.into() });
+    }
+    if acks == -1 && !replica.has_enough_in_sync() {
+        return Err(ErrorCode::NotEnoughReplicas.into());
+    }
+    append_to(parts, key, batch)
+}
+
+fn append_to(
+    parts: &mut Parts<'_>,
+    key: PartitionKey,
+    batch: &CheckedBatch,
+) -> Result<AppendedPartition, Failure> {
+    let replica = partitions::replica(parts, key)?;
+    let log_start_offset = replica.log().log_start_offset();
+    let name = format_args!("{}-{}", replica.topic(), key.index);
+    let rules = replica.batch_rules();
+    let accepted = batch.clone().accept(&rules, parts.now.wall.as_millis(), &name);
+    let bytes = accepted.map_err(|rejection| {
+        let log_start_offset = if rejection.reports_log_start { log_start_offset } else { -1 };
+        Failure { log_start_offset, ..rejection.into() }
+    })?;
+    if batch.view().is_some_and(|view| view.is_transactional()) {
+        return Err(Failure { log_start_offset, ..ErrorCode::InvalidTxnState.into() });
+    }
+    let appended = parts.broker.replicas.append(key, parts.pool, &bytes, parts.now);
+    let (appended, moved) = appended.ok_or(ErrorCode::NotLeaderOrFollower)?.map_err(|error| {
+        let full = matches!(error, AppendError::Budget(_));
+        if full {
+            parts.broker.log_memory_full(parts.now.instant, parts.pool);
+        }
+        Failure { log_start_offset: if full { -1 } else { log_start_offset }, ..error.code().into() }
+    })?;
+    if !appended.duplicate {
+        parts.broker.wake(Key::LogEnd(key));
+    }
+    if moved.high_watermark {
+        parts.broker.wake(Key::HighWatermark(key));
+    }
+    Ok(AppendedPartition {
+        key,
+        base_offset: appended.base_offset,
+        required_offset: appended.last_offset + 1,
+        log_append_time_ms: appended.log_append_time_ms,
+        log_start_offset: appended.log_start_offset,
+        state: State::Pending,
+    })
+}
+
+/// A Produce request of which some partition isn't acknowledged yet.
+#[derive(Clone, Debug)]
+pub(crate) struct ProduceWait {
+    version: i16,
+    connection: ConnectionId,
+    partitions: Vec<Partition>,
+}
+
+#[derive(Clone, Debug)]
+struct Partition {
+    topic: Arc<str>,
+    topic_id: TopicId,
+    index: i32,
+    outcome: Outcome,
+}
+
+#[derive(Clone, Debug)]
+enum Outcome {
+    Appended(AppendedPartition),
+    Failed(Box<Failure>),
+}
+
+#[derive(Clone, Debug)]
+struct AppendedPartition {
+    key: PartitionKey,
+    base_offset: i64,
+    /// The high watermark that acknowledges the records.
+    required_offset: i64,
+    log_append_time_ms: i64,
+    log_start_offset: i64,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Pending,
+    Acknowledged,
+    /// The records are in the log, but can't be promised.
+    Lost(ErrorCode),
+}
+
+/// Why a partition's records were not appended.
+#[derive(Clone, Debug)]
+struct Failure {
+    error: ErrorCode,
+    message: Option<String>,
+    record_errors: Vec<(i32, Option<String>)>,
+    log_start_offset: i64,
+    /// The partition whose leader the client is to be told, since it came to the wrong broker.
+    leader_of: Option<PartitionKey>,
+}
+
+impl From<ErrorCode> for Failure {
+    fn from(error: ErrorCode) -> Self {
+        Failure { error, message: None, record_errors: Vec::new(), log_start_offset: -1, leader_of: None }
+    }
+}
+
+impl From<Rejection> for Failure {
+    fn from(rejection: Rejection) -> Self {
+        Failure {
+            message: rejection.message,
+            record_errors: rejection.record_errors,
+            ..rejection.code.into()
+        }
+    }
+}
+
+impl ProduceWait {
+    fn acknowledge_all(&mut self) {
+        for partition in &mut self.partitions {
+            if let Outcome::Appended(appended) = &mut partition.outcome {
+                appended.state = State::Acknowledged;
+            }
+        }
+    }
+
+    fn pending(&self) -> impl Iterator<Item = (PartitionKey, i64)> {
+        self.partitions.iter().filter_map(|partition| match &partition.outcome {
+            Outcome::Appended(appended) if appended.state == State::Pending => {
+                Some((appended.key, appended.required_offset))
+            }
+            _ => None,
+        })
+    }
+
+    pub(crate) fn try_complete(&mut self, parts: &mut Parts<'_>) -> Option<ProduceResponse> {
+        for partition in &mut self.partitions {
+            let Outcome::Appended(appended) = &mut partition.outcome else { continue };
+            if appended.state == State::Pending {
+                appended.state = state(parts, appended.key, appended.required_offset);
+            }
+        }
+        self.pending().next().is_none().then(|| self.response(parts))
+    }
+
+    pub(crate) fn expire(&mut self, parts: &mut Parts<'_>) -> ProduceResponse {
+        self.response(parts)
+    }
+
+    pub(crate) fn describe(&self, parts: &Parts<'_>) -> Description {
+        let mut description = Description::default();
+        for (key, required) in self.pending() {
+            let replica = partitions::replica(parts, key);
+            let topic = replica.as_ref().map_or("?", |replica| &**replica.topic());
+            let high_watermark = replica.as_ref().map_or(-1, |replica| replica.high_watermark());
+            let separator = if description.waits_for.is_empty() { "" } else { ", " };
+            description.waits_for += &format!("{separator}{topic}-{}", key.index);
+            description.progress += &format!("{separator}high watermark {high_watermark} of {required}");
+        }
+        description
+    }
+
+    fn response(&self, parts: &Parts<'_>) -> ProduceResponse {
+        let mut response = ProduceResponse::default();
+        for partition in &self.partitions {
+            let row = self.row(parts, partition, &mut response.node_endpoints);
+            let same_topic = |last: &&mut TopicProduceResponse| {
+                if self.version >= 13 {
+                    TopicId::from(last.topic_id) == partition.topic_id
+                } else {
+                    **last.name == *partition.topic
+                }
+            };
+            match response.responses.last_mut().filter(same_topic) {
+                Some(topic) => topic.partition_responses.push(row),
+                None if self.version >= 13 => response.responses.push(
+                    TopicProduceResponse::default()
+                        .with_topic_id(partition.topic_id.into())
+                        .with_partition_responses(vec![row]),
+                ),
+                None => response.responses.push(
+                    TopicProduceResponse::default()
+                        .with_name(names::topic_name(&partition.topic))
+                        .with_partition_responses(vec![row]),
+                ),
+            }
+        }
+        response
+    }
+
+    fn row(
+        &self,
+        parts: &Parts<'_>,
+        partition: &Partition,
+        endpoints: &mut Vec<NodeEndpoint>,
+    ) -> PartitionProduceResponse {
+        let row = PartitionProduceResponse::default().with_index(partition.index);
+        let failure = match &partition.outcome {
+            Outcome::Appended(appended) => match appended.state {
+                State::Acknowledged => {
+                    let row = row
+                        .with_base_offset(appended.base_offset)
+                        .with_log_append_time_ms(appended.log_append_time_ms);
+                    return if self.version >= 5 {
+                        row.with_log_start_offset(appended.log_start_offset)
+                    } else {
+                        row
+                    };
+                }
+                State::Pending => Failure::from(ErrorCode::RequestTimedOut),
+                State::Lost(error) => Failure { leader_of: Some(appended.key), ..error.into() },
+            },
+            Outcome::Failed(failure) => Failure::clone(failure),
+        };
+        self.failed_row(parts, row, failure, endpoints)
+    }
+
+    fn failed_row(
+        &self,
+        parts: &Parts<'_>,
+        row: PartitionProduceResponse,
+        failure: Failure,
+        endpoints: &mut Vec<NodeEndpoint>,
+    ) -> PartitionProduceResponse {
+        let mut row =
+            row.with_error_code(failure.error.code()).with_base_offset(-1).with_log_append_time_ms(-1);
+        if self.version >= 5 {
+            row.log_start_offset = failure.log_start_offset;
+        }
+        if self.version >= 8 {
+            row.error_message = failure.message.map(names::text);
+            row.record_errors = failure
+                .record_errors
+                .into_iter()
+                .map(|(index, message)| {
+                    BatchIndexAndErrorMessage::default()
+                        .with_batch_index(index)
+                        .with_batch_index_error_message(message.map(names::text))
+                })
+                .collect();
+        }
+        if self.version >= 10
+            && failure.error == ErrorCode::NotLeaderOrFollower
+            && let Some(key) = failure.leader_of
+            && let Some((leader, epoch)) = partitions::leader(parts, key)
+        {
+            row.current_leader =
+                LeaderIdAndEpoch::default().with_leader_id(BrokerId(leader.0)).with_leader_epoch(epoch);
+            let known = endpoints.iter().any(|endpoint| endpoint.node_id.0 == leader.0);
+            if !known && let Some(endpoint) = parts.endpoint(leader, self.connection) {
+                endpoints.push(
+                    NodeEndpoint::default()
+                        .with_node_id(BrokerId(leader.0))
+                        .with_host(names::text(&*endpoint.host))
+                        .with_port(endpoint.port.into()),
+                );
+            }
+        }
+        row
+    }
+}
+
+/// How a partition's acknowledgement stands (Kafka's `Partition.checkEnoughReplicasReachOffset`).
+fn state(parts: &Parts<'_>, key: PartitionKey, required_offset: i64) -> State {
+    let checked = |replica: &Replica| match replica.check_leader(-1) {
+        Err(error) => State::Lost(error),
+        Ok(()) if replica.high_watermark() < required_offset => State::Pending,
+        Ok(()) if replica.has_enough_in_sync() => State::Acknowledged,
+        Ok(()) => State::Lost(ErrorCode::NotEnoughReplicasAfterAppend),
+    };
+    match partitions::replica(parts, key) {
+        Ok(replica) => checked(replica),
+        Err(_) if parts.controller.topics().by_id(key.topic).is_none() => {
+            State::Lost(ErrorCode::UnknownTopicOrPartition)
+        }
+        Err(error) => State::Lost(error),
+    }
+}

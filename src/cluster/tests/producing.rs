@@ -1,0 +1,117 @@
+//! Produce as a client sees it.
+
+use super::*;
+
+#[test]
+fn what_is_produced_is_fetched_byte_for_byte() {
+    let mut world = World::new();
+    world.create_topic("t", 1, &[]);
+    let client = world.connect();
+    let sent = batch(&["a", "b"], 1);
+    for acks in [1, -1] {
+        let response: ProduceResponse = world.ask(client, PRODUCE, &produce("t", 0, sent.clone(), acks));
+        assert_eq!(error_of(&response), 0);
+    }
+    let response: FetchResponse = world.ask(client, FETCH, &fetch("t", 0, 0));
+    let records = records_of(&response);
+    assert_eq!(records[..8], 0_i64.to_be_bytes());
+    assert_eq!(records[16..sent.len()], sent[16..], "magic and all that the CRC covers is as it was sent");
+    let expected = [(0, "a"), (1, "b"), (2, "a"), (3, "b")].map(|(at, value)| (at, value.to_owned()));
+    assert_eq!(values(records), expected);
+    assert_eq!(response.responses[0].partitions[0].high_watermark, 4);
+}
+
+#[test]
+fn acks_0_is_never_answered_and_an_error_closes() {
+    let mut world = World::new();
+    world.create_topic("t", 1, &[]);
+    let client = world.connect();
+    world.send(client, PRODUCE, &produce("t", 0, batch(&["a"], 1), 0));
+    assert!(world.received::<ProduceRequest>(client, PRODUCE).is_none());
+    assert!(world.closed.is_empty());
+    world.send(client, PRODUCE, &produce("missing", 0, batch(&["a"], 1), 0));
+    assert_eq!(world.closed, [client]);
+}
+
+#[test]
+fn acks_other_than_those_three_append_nothing() {
+    let mut world = World::new();
+    world.create_topic("t", 1, &[]);
+    let client = world.connect();
+    for acks in [2, -2] {
+        let response: ProduceResponse = world.ask(client, PRODUCE, &produce("t", 0, batch(&["a"], 1), acks));
+        assert_eq!(error_of(&response), crate::base::ErrorCode::InvalidRequiredAcks.code());
+    }
+    let response: ProduceResponse = world.ask(client, PRODUCE, &produce("t", 0, batch(&["a"], 1), 1));
+    assert_eq!(response.responses[0].partition_responses[0].base_offset, 0);
+}
+
+#[test]
+fn log_append_time_is_stamped_and_answered() {
+    let mut world = World::new();
+    world.create_topic("t", 1, &[("message.timestamp.type", "LogAppendTime")]);
+    let client = world.connect();
+    world.advance(Duration::from_millis(5));
+    let now = world.now().wall.as_millis();
+    let response: ProduceResponse = world.ask(client, PRODUCE, &produce("t", 0, batch(&["a"], 1), 1));
+    assert_eq!(response.responses[0].partition_responses[0].log_append_time_ms, now);
+    let response: FetchResponse = world.ask(client, FETCH, &fetch("t", 0, 0));
+    let records = records_of(&response);
+    let view = BatchView::new(&records).unwrap();
+    assert!(view.is_log_append_time());
+    assert_eq!(view.max_timestamp(), now);
+    assert_eq!(view.crc(), crc32c::crc32c(&records[21..]));
+}
+
+#[test]
+fn a_full_log_memory_refuses_until_something_is_deleted() {
+    let config = ClusterConfig { log_memory_bytes: 64 << 10, ..ClusterConfig::default() };
+    let mut world = World::of(config);
+    world.create_topic("t", 1, &[]);
+    world.create_topic("u", 1, &[]);
+    let client = world.connect();
+    let value = "x".repeat(8 << 10);
+    let now = world.now().wall.as_millis();
+    let mut error = 0;
+    for _ in 0..20 {
+        error = error_of(&world.ask(client, PRODUCE, &produce("t", 0, batch(&[&value], now), 1)));
+        if error != 0 {
+            break;
+        }
+    }
+    assert_eq!(error, crate::base::ErrorCode::KafkaStorageError.code());
+    let delete = kafka_protocol::messages::DeleteTopicsRequest::default()
+        .with_topic_names(vec![topic("t")])
+        .with_timeout_ms(1000);
+    assert_eq!(world.ask(client, 5, &delete).responses[0].error_code, 0);
+    let response: ProduceResponse = world.ask(client, PRODUCE, &produce("u", 0, batch(&[&value], now), 1));
+    assert_eq!(error_of(&response), 0, "there is room again");
+}
+
+#[test]
+fn records_that_are_too_old_make_room_before_anything_is_refused() {
+    let config = ClusterConfig { log_memory_bytes: 64 << 10, ..ClusterConfig::default() };
+    let mut world = World::of(config);
+    world.create_topic("t", 1, &[]);
+    let client = world.connect();
+    let value = "x".repeat(8 << 10);
+    for _ in 0..20 {
+        assert_eq!(error_of(&world.ask(client, PRODUCE, &produce("t", 0, batch(&[&value], 1), 1))), 0);
+    }
+}
+
+#[test]
+fn records_that_are_too_old_go_at_the_next_check_and_not_before() {
+    let mut world = World::with(&[("log.retention.check.interval.ms", "60000")]);
+    world.create_topic("t", 1, &[]);
+    let client = world.connect();
+    world.ask(client, PRODUCE, &produce("t", 0, batch(&["old"], 1), 1));
+    let start = |world: &mut World| {
+        let response: FetchResponse = world.ask(client, FETCH, &fetch("t", 0, 1).with_max_wait_ms(0));
+        response.responses[0].partitions[0].log_start_offset
+    };
+    world.advance(Duration::from_millis(29_999));
+    assert_eq!(start(&mut world), 0);
+    world.advance(Duration::from_millis(1));
+    assert_eq!(start(&mut world), 1);
+}

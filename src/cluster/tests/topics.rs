@@ -1,0 +1,161 @@
+//! Topics as a client sees them.
+
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::{
+    CreatePartitionsRequest, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse,
+    MetadataRequest, MetadataResponse,
+};
+
+use super::*;
+use crate::base::ErrorCode;
+
+fn named(names: &[&'static str]) -> MetadataRequest {
+    let topics = names.iter().map(|name| MetadataRequestTopic::default().with_name(Some(topic(name))));
+    MetadataRequest::default().with_topics(Some(topics.collect())).with_allow_auto_topic_creation(true)
+}
+
+#[test]
+fn all_topics_and_no_topics_are_told_apart() {
+    let mut world = World::new();
+    world.create_topic("a", 1, &[]);
+    world.create_topic("b", 1, &[]);
+    let client = world.connect();
+    let mut count = |version, topics: Option<Vec<MetadataRequestTopic>>| {
+        let request = MetadataRequest::default().with_topics(topics);
+        let response: MetadataResponse = world.ask(client, version, &request);
+        assert_eq!(response.brokers.len(), 1);
+        response.topics.len()
+    };
+    assert_eq!(count(0, Some(Vec::new())), 2);
+    for version in [1, 9, 12] {
+        assert_eq!(count(version, None), 2, "v{version} null");
+        assert_eq!(count(version, Some(Vec::new())), 0, "v{version} empty");
+    }
+}
+
+#[test]
+fn a_missing_topic_is_made_and_can_be_used_at_once() {
+    let mut world = World::with(&[("num.partitions", "3")]);
+    let client = world.connect();
+    let response: MetadataResponse = world.ask(client, 12, &named(&["made"]));
+    assert_eq!(response.topics[0].error_code, 0);
+    assert_eq!(response.topics[0].partitions.len(), 3);
+    assert_eq!(response.topics[0].partitions[2].leader_id.0, 1);
+    let other = world.connect();
+    let response: ProduceResponse = world.ask(other, PRODUCE, &produce("made", 2, batch(&["a"], 1), -1));
+    assert_eq!(error_of(&response), 0);
+}
+
+#[test]
+fn a_missing_topic_is_not_made_against_the_will_of_broker_or_client() {
+    let mut world = World::with(&[("auto.create.topics.enable", "false")]);
+    let client = world.connect();
+    let response: MetadataResponse = world.ask(client, 12, &named(&["missing"]));
+    assert_eq!(response.topics[0].error_code, ErrorCode::UnknownTopicOrPartition.code());
+
+    let mut world = World::new();
+    let client = world.connect();
+    let request = named(&["missing"]).with_allow_auto_topic_creation(false);
+    let response: MetadataResponse = world.ask(client, 12, &request);
+    assert_eq!(response.topics[0].error_code, ErrorCode::UnknownTopicOrPartition.code());
+    let response: MetadataResponse = world.ask(client, 12, &named(&["no/good"]));
+    assert_eq!(response.topics[0].error_code, ErrorCode::InvalidTopicException.code());
+}
+
+#[test]
+fn creation_is_refused_with_kafkas_codes() {
+    let mut world = World::new();
+    world.create_topic("a.b", 1, &[]);
+    let client = world.connect();
+    let mut error = |request: CreateTopicsRequest| {
+        let response: CreateTopicsResponse = world.ask(client, 7, &request);
+        response.topics[0].error_code
+    };
+    assert_eq!(error(create_topics("a.b", 1, &[])), ErrorCode::TopicAlreadyExists.code());
+    assert_eq!(error(create_topics("a_b", 1, &[])), ErrorCode::InvalidTopicException.code());
+    assert_eq!(error(create_topics("..", 1, &[])), ErrorCode::InvalidTopicException.code());
+    assert_eq!(error(create_topics("x", 0, &[])), ErrorCode::InvalidPartitions.code());
+    assert_eq!(error(create_topics("x", 1, &[("prefix", "1")])), ErrorCode::InvalidConfig.code());
+    assert_eq!(error(create_topics("x", 1, &[("retention.ms", "soon")])), ErrorCode::InvalidConfig.code());
+    assert_eq!(error(create_topics("x", 10_001, &[])), ErrorCode::PolicyViolation.code());
+    assert_eq!(error(create_topics("x", 1, &[]).with_timeout_ms(0)), ErrorCode::RequestTimedOut.code());
+    let mut replicated = create_topics("x", 1, &[]);
+    replicated.topics[0].replication_factor = 2;
+    assert_eq!(error(replicated), ErrorCode::InvalidReplicationFactor.code());
+    let mut twice = create_topics("x", 1, &[]);
+    twice.topics.push(twice.topics[0].clone());
+    assert_eq!(error(twice), ErrorCode::InvalidRequest.code());
+}
+
+#[test]
+fn validate_only_answers_as_if_and_makes_nothing() {
+    let mut world = World::new();
+    let client = world.connect();
+    let request = create_topics("x", -1, &[("retention.ms", "5")]).with_validate_only(true);
+    let response: CreateTopicsResponse = world.ask(client, 7, &request);
+    let result = &response.topics[0];
+    assert_eq!((result.error_code, result.num_partitions, result.replication_factor), (0, 1, 1));
+    let configs = result.configs.as_ref().unwrap();
+    let retention = configs.iter().find(|config| config.name.as_str() == "retention.ms").unwrap();
+    assert_eq!(retention.value.as_deref(), Some("5"));
+    assert!(world.cluster.controller().topics().is_empty());
+}
+
+#[test]
+fn a_topic_grows_and_its_new_partitions_can_be_used_at_once() {
+    let mut world = World::new();
+    world.create_topic("t", 1, &[]);
+    let client = world.connect();
+    let grow = |count| {
+        CreatePartitionsRequest::default().with_timeout_ms(1000).with_topics(vec![
+            kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic::default()
+                .with_name(topic("t"))
+                .with_count(count)
+                .with_assignments(None),
+        ])
+    };
+    assert_eq!(world.ask(client, 3, &grow(3)).results[0].error_code, 0);
+    assert_eq!(world.ask(client, 3, &grow(3)).results[0].error_code, ErrorCode::InvalidPartitions.code());
+    let response: ProduceResponse = world.ask(client, PRODUCE, &produce("t", 2, batch(&["a"], 1), 1));
+    assert_eq!(error_of(&response), 0);
+}
+
+#[test]
+fn topics_are_described_in_pages() {
+    let mut world = World::new();
+    world.create_topic("a", 3, &[]);
+    world.create_topic("b", 3, &[]);
+    let client = world.connect();
+    let mut request = DescribeTopicPartitionsRequest::default().with_response_partition_limit(4);
+    let page: DescribeTopicPartitionsResponse = world.ask(client, 0, &request);
+    assert_eq!(page.topics.iter().map(|topic| topic.partitions.len()).collect::<Vec<_>>(), [3, 1]);
+    let cursor = page.next_cursor.expect("there is more");
+    assert_eq!((cursor.topic_name.as_str(), cursor.partition_index), ("b", 1));
+    request.cursor = Some(
+        kafka_protocol::messages::describe_topic_partitions_request::Cursor::default()
+            .with_topic_name(cursor.topic_name)
+            .with_partition_index(1),
+    );
+    let page: DescribeTopicPartitionsResponse = world.ask(client, 0, &request);
+    assert_eq!(page.topics.len(), 1);
+    assert_eq!(page.topics[0].partitions.len(), 2);
+    assert!(page.next_cursor.is_none());
+}
+
+#[test]
+fn a_slow_link_delays_the_answer_until_the_brokers_have_heard() {
+    let config = ClusterConfig { link_delay: Duration::from_millis(10), ..ClusterConfig::default() };
+    let mut world = World::of(config);
+    let client = world.connect();
+    world.send(client, 7, &create_topics("t", 1, &[]));
+    assert_eq!(world.cluster.waits(world.now())[0].kind, Kind::Topic);
+    world.advance(Duration::from_millis(19));
+    assert!(world.received::<CreateTopicsRequest>(client, 7).is_none());
+    world.advance(Duration::from_millis(1));
+    assert_eq!(world.received::<CreateTopicsRequest>(client, 7).unwrap().topics[0].error_code, 0);
+
+    world.send(client, 7, &create_topics("u", 1, &[]).with_timeout_ms(5));
+    world.advance(Duration::from_millis(5));
+    let late = world.received::<CreateTopicsRequest>(client, 7).unwrap();
+    assert_eq!(late.topics[0].error_code, ErrorCode::RequestTimedOut.code());
+}

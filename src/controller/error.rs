@@ -1,0 +1,66 @@
+//! Why the controller refuses something: one variant a reason, one mapping to Kafka's codes.
+
+use super::names::NameError;
+use crate::base::ErrorCode;
+
+/// Why the controller refuses a change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant's message is its description")]
+pub enum ControllerError {
+    #[error("Topic '{name}' already exists.")]
+    TopicExists { name: String },
+    #[error("Topic name is invalid: {0}.")]
+    InvalidName(#[from] NameError),
+    #[error("Topic '{name}' collides with existing topic: {existing}")]
+    NameCollision { name: String, existing: String },
+    #[error("Topic name '{name}' is reserved for the metadata log.")]
+    ReservedName { name: String },
+    #[error("Number of partitions was set to an invalid non-positive value: {0}.")]
+    InvalidPartitionCount(i32),
+    #[error("Unable to create {requested} partitions in one request: the most is {max}.")]
+    TooManyPartitions { requested: u64, max: u64 },
+    #[error("Replication factor must be larger than 0, or -1 to use the default value, not {0}.")]
+    InvalidReplicationFactor(i16),
+    #[error("Unable to replicate the partition {factor} time(s): only {brokers} broker(s) are registered.")]
+    TooFewBrokers { factor: i16, brokers: usize },
+    #[error("A manual partition assignment was specified, but {what} was not set to -1.")]
+    AssignmentAndCount { what: &'static str },
+    #[error("The manual partition assignment is invalid: {reason}")]
+    InvalidAssignment { reason: String },
+    #[error("{message}")]
+    InvalidConfig { message: String },
+    #[error("Topic '{name}' does not exist.")]
+    UnknownTopic { name: String },
+    #[error("No topic has the id {id}.")]
+    UnknownTopicId { id: crate::base::TopicId },
+    #[error("Topic currently has {current} partitions, which is higher than the requested {requested}.")]
+    FewerPartitions { current: usize, requested: i32 },
+    #[error("Topic already has {current} partition(s).")]
+    SamePartitions { current: usize },
+    #[error("Attempted to add {added} partition(s), but {given} assignment(s) were specified.")]
+    AssignmentCount { added: usize, given: usize },
+}
+
+impl ControllerError {
+    /// Kafka's code for the reason.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::TopicExists { .. } => ErrorCode::TopicAlreadyExists,
+            Self::InvalidName(_) | Self::NameCollision { .. } => ErrorCode::InvalidTopicException,
+            Self::ReservedName { .. } | Self::AssignmentAndCount { .. } => ErrorCode::InvalidRequest,
+            Self::InvalidPartitionCount(_) | Self::FewerPartitions { .. } | Self::SamePartitions { .. } => {
+                ErrorCode::InvalidPartitions
+            }
+            Self::TooManyPartitions { .. } => ErrorCode::PolicyViolation,
+            Self::InvalidReplicationFactor(_) | Self::TooFewBrokers { .. } => {
+                ErrorCode::InvalidReplicationFactor
+            }
+            Self::InvalidAssignment { .. } | Self::AssignmentCount { .. } => {
+                ErrorCode::InvalidReplicaAssignment
+            }
+            Self::InvalidConfig { .. } => ErrorCode::InvalidConfig,
+            Self::UnknownTopic { .. } => ErrorCode::UnknownTopicOrPartition,
+            Self::UnknownTopicId { .. } => ErrorCode::UnknownTopicId,
+        }
+    }
+}
