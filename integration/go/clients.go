@@ -41,9 +41,6 @@ func admin(t *T) *kadm.Client { return kadm.NewClient(client(t)) }
 func newTopic(t *T, partitions int32, configs ...string) string {
 	name := topicName()
 	createTopic(t, name, partitions, configs...)
-	if !onHuld() {
-		awaitLeaders(t, name, partitions)
-	}
 	return name
 }
 
@@ -68,6 +65,9 @@ func createTopic(t *T, name string, partitions int32, configs ...string) kadm.Cr
 	made := kadm.NewClient(client(t))
 	answer, err := made.CreateTopic(limited(t), partitions, 1, configMap(configs...), name)
 	t.ok(err, "create topic %s", name)
+	if !onHuld() {
+		awaitLeaders(t, name, partitions)
+	}
 	return answer
 }
 

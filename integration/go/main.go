@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -29,10 +30,11 @@ func main() {
 	if len(os.Args) > 1 {
 		filter = os.Args[1]
 	}
-	var tests []test
-	for _, some := range [][]test{adminTests, produceTests, consumeTests, longPollTests,
-		rawVersionTests, rawTopicTests, rawOffsetTests, rawProduceTests, rawFetchTests} {
-		tests = append(tests, some...)
+	tests := slices.Concat(adminTests, produceTests, consumeTests, longPollTests,
+		rawVersionTests, rawTopicTests, rawOffsetTests, rawProduceTests, rawFetchTests)
+	if filter == "--session" {
+		// For integration/record.
+		tests, filter = []test{{"session", session}}, ""
 	}
 	ran, failed := 0, 0
 	for _, one := range tests {
