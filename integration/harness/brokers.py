@@ -64,16 +64,14 @@ class HuldTarget:
 
 def start_huld(binary, log_path, *arguments):
     """Starts `huld serve` on a free port and waits for its ready lines; gives (process, port)."""
-    log = open(log_path, "w")
-    process = subprocess.Popen([str(binary), "serve", "--port", "0", *arguments], stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
+    with open(log_path, "w") as log:
+        process = subprocess.Popen([str(binary), "serve", "--port", "0", *arguments], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
     found = {}
     ready = threading.Event()
 
     def read():
         for line in process.stdout:
-            log.write(line)
-            log.flush()
             listening = re.search(r"listening on \w+://127\.0\.0\.1:(\d+)", line)
             if listening:
                 found["port"] = int(listening.group(1))
@@ -81,7 +79,6 @@ def start_huld(binary, log_path, *arguments):
                 found["started"] = True
             if len(found) == 2:
                 ready.set()
-        log.close()
         ready.set()
 
     threading.Thread(target=read, daemon=True).start()

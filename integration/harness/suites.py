@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 SUITE_LIMIT_S = 240
 CARGO_LIMIT_S = 900
@@ -43,23 +44,28 @@ class Results:
         return 0 if self.passes and not self.failures else 1
 
 
-def build(layout, skip, results):
-    """Builds the release binary; gives its path, or None when that failed."""
-    metadata = subprocess.run(["cargo", "metadata", "--format-version", "1", "--no-deps"], cwd=layout.root,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
-    binary = os.path.join(json.loads(metadata.stdout)["target_directory"], "release", "huld")
-    if not skip:
-        print("# cargo build --release", flush=True)
-        began = time.monotonic()
-        code = logged(layout, "build", ["cargo", "build", "--release", "--locked"])
-        if code != 0:
-            results.failed("cargo", "build", f"exit code {code}, see {layout.logs}/build.log")
-            return None
-        print(f"# built ({time.monotonic() - began:.0f} s)", flush=True)
-    if not os.path.exists(binary):
+def build(layout, skip, binary, results):
+    """Builds the release binary, unless there is another; gives its path, or None when that failed."""
+    if binary is None:
+        binary = release_binary(layout)
+        if not skip:
+            print("# cargo build --release", flush=True)
+            began = time.monotonic()
+            code = logged(layout, "build", ["cargo", "build", "--release", "--locked"])
+            if code != 0:
+                results.failed("cargo", "build", f"exit code {code}, see {layout.logs}/build.log")
+                return None
+            print(f"# built ({time.monotonic() - began:.0f} s)", flush=True)
+    if not binary.exists():
         results.failed("cargo", "build", f"{binary} is missing")
         return None
-    return binary
+    return binary.resolve()
+
+
+def release_binary(layout):
+    metadata = subprocess.run(["cargo", "metadata", "--format-version", "1", "--no-deps"], cwd=layout.root,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
+    return Path(json.loads(metadata.stdout)["target_directory"]) / "release" / "huld"
 
 
 def cargo_test(layout, results):
