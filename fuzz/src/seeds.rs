@@ -78,7 +78,7 @@ pub fn batches() -> Vec<Vec<u8>> {
 /// For `decompression`: the same bytes in every codec.
 pub fn compressed() -> Vec<Vec<u8>> {
     let texts =
-        [b"abcabcabcabc".to_vec(), vec![0; 5000], (0..2000u32).map(|at| (at * at >> 3) as u8).collect()];
+        [b"abcabcabcabc".to_vec(), vec![0; 5000], (0..2000u32).map(|at| ((at * at) >> 3) as u8).collect()];
     let mut seeds = Vec::new();
     for (at, codec) in CODECS.into_iter().enumerate() {
         for text in &texts {
