@@ -158,7 +158,7 @@ macro_rules! apis {
 
             pub(crate) fn decode(
                 key: i16,
-                body: &mut bytes::Bytes,
+                body: bytes::Bytes,
                 preparation: &prepare::Preparation,
             ) -> Result<AnyRequest, Refusal> {
                 $(if key == <$api>::KEY as i16 {

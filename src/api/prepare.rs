@@ -8,8 +8,8 @@ use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::Decodable;
 
 use super::{AnyRequest, ApiEntry, Request, api_versions, entry};
+use crate::wire;
 use crate::wire::header::{HeaderError, RequestHeader};
-use crate::wire::preflight;
 
 /// Bounds of one connection's requests.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +108,7 @@ impl Preparer {
     pub fn prepare(&mut self, frame: Bytes) -> Result<Prepared, Refusal> {
         let header = self.header(&frame)?;
         let entry = entry(header.key).ok_or(Refusal::UnknownApi { key: header.key })?;
-        let mut body = frame.slice(header.len..);
+        let body = frame.slice(header.len..);
         let unsupported = !(entry.min_version..=entry.max_version).contains(&header.version);
         if unsupported && header.key == ApiKey::ApiVersions as i16 {
             let request = AnyRequest::ApiVersions(Box::new(api_versions::Request::UnsupportedVersion));
@@ -123,9 +123,7 @@ impl Preparer {
             });
         }
         let preparation = Preparation { entry, version: header.version, limits: self.limits };
-        preflight::check(header.key, header.version, &body)
-            .map_err(|error| preparation.malformed(error.to_string()))?;
-        let request = AnyRequest::decode(header.key, &mut body, &preparation)?;
+        let request = AnyRequest::decode(header.key, body, &preparation)?;
         let version = header.version;
         Ok(self.prepared(header, version, request))
     }
@@ -162,6 +160,7 @@ struct Header {
     len: usize,
 }
 
-pub(crate) fn decode<W: Decodable>(body: &mut Bytes, preparation: &Preparation) -> Result<W, Refusal> {
-    W::decode(body, preparation.version).map_err(|error| preparation.malformed(error.to_string()))
+pub(crate) fn decode<W: Decodable>(body: Bytes, preparation: &Preparation) -> Result<W, Refusal> {
+    wire::decode::decode(preparation.entry.key, preparation.version, body)
+        .map_err(|error| preparation.malformed(error.to_string()))
 }
