@@ -114,7 +114,8 @@ fn new_topic(topic: &CreatableTopic) -> NewTopic {
 }
 
 fn succeeded(context: &Context<'_>, asked: &CreatableTopic, topic: &Arc<Topic>) -> CreatableTopicResult {
-    let result = CreatableTopicResult::default().with_name(asked.name.clone());
+    // The codec's default message is an empty one, Kafka's is none.
+    let result = CreatableTopicResult::default().with_name(asked.name.clone()).with_error_message(None);
     if context.caller.version < 5 {
         return result;
     }

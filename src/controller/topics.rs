@@ -173,7 +173,7 @@ impl Topics {
 }
 
 impl Controller {
-    /// Makes a topic, or with `validate_only` just says what it would be like (its id is then zero).
+    /// Makes a topic, or with `validate_only` just says what it would be like, with an id that, as Kafka's, is not used.
     ///
     /// # Errors
     /// The first of Kafka's checks that fails (`ReplicationControlManager.createTopics`): name, existence, configs,
@@ -192,7 +192,7 @@ impl Controller {
         };
         let partitions = self.new_partitions(&replicas)?;
         let topic = Topic {
-            id: if validate_only { TopicId::ZERO } else { self.draw_topic_id() },
+            id: self.draw_topic_id(),
             is_internal: names::is_internal(&new.name),
             name: new.name.into(),
             partitions,

@@ -95,6 +95,8 @@ fn validate_only_answers_as_if_and_makes_nothing() {
     let response: CreateTopicsResponse = world.ask(client, 7, &request);
     let result = &response.topics[0];
     assert_eq!((result.error_code, result.num_partitions, result.replication_factor), (0, 1, 1));
+    assert_eq!(result.error_message, None);
+    assert!(!result.topic_id.is_nil());
     let configs = result.configs.as_ref().unwrap();
     let retention = configs.iter().find(|config| config.name.as_str() == "retention.ms").unwrap();
     assert_eq!(retention.value.as_deref(), Some("5"));
