@@ -342,6 +342,9 @@ impl Log {
     fn start_with(&mut self, batch: &AppendedBatch) {
         let is_empty = self.log_start_offset == self.log_end_offset;
         if is_empty && (batch.base_offset.max(0)..=batch.last_offset).contains(&self.log_end_offset) {
+            self.segments.clear();
+            self.epochs.clear();
+            self.producers.clear();
             self.log_start_offset = batch.base_offset;
             self.log_end_offset = batch.base_offset;
         }
@@ -392,9 +395,10 @@ impl Log {
         }
         if offset == self.log_end_offset {
             self.seal();
-            self.segments.clear();
-        } else if let Some(first) = self.segments.front_mut() {
-            first.release_below(offset);
+        }
+        let first_end = self.segments.get(1).map_or(self.log_end_offset, |next| next.base_offset);
+        if let Some(first) = self.segments.front_mut() {
+            first.release_below(offset, first_end);
         }
         self.move_log_start(offset, pool);
         Ok(true)
@@ -404,7 +408,7 @@ impl Log {
     fn move_log_start(&mut self, offset: i64, pool: &mut ChunkPool) {
         self.log_start_offset = offset;
         self.epochs.truncate_from_start(offset);
-        let first = self.segments.front().and_then(Segment::first_offset);
+        let first = self.segments.iter().find_map(Segment::first_offset);
         self.chunks.release_below(first.unwrap_or(self.log_end_offset), pool);
     }
 

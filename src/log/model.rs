@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::tests::Draft;
+use super::tests::records;
 use super::*;
 
 /// Small limits, so that a run meets them often.
@@ -20,7 +20,7 @@ const CONFIG: LogConfig = LogConfig {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Append { count: i32, size: usize, timestamp_ms: i64, bump_epoch: bool },
+    Append { count: usize, size: usize, timestamp_ms: i64, bump_epoch: bool },
     Read { at: f64, upper: f64, max_bytes: usize, min_one_batch: bool },
     Search { timestamp_ms: i64 },
     DeleteRecords { at: f64 },
@@ -31,8 +31,8 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let size = prop_oneof![6 => 61..300_usize, 3 => 300..6_000_usize, 1 => 6_000..20_001_usize];
-    let append = (1..5, size, -1..3_000_i64, prop::bool::weighted(0.05));
+    let size = prop_oneof![6 => 0..300_usize, 3 => 300..6_000_usize, 1 => 6_000..19_900_usize];
+    let append = (1..5_usize, size, -1..3_000_i64, prop::bool::weighted(0.05));
     let read = (0.0..=1.0, 0.0..=1.2, prop_oneof![0..500_usize, 500..40_000_usize], any::<bool>());
     prop_oneof![
         20 => append.prop_map(|(count, size, timestamp_ms, bump_epoch)| {
@@ -158,13 +158,17 @@ impl Model {
         segment.views().find(holds).map(|view| view.base_offset())
     }
 
+    fn largest(&self) -> Option<i64> {
+        let views = || self.segments.iter().flat_map(ModelSegment::views);
+        let largest_ms =
+            views().map(|view| view.max_timestamp()).max().filter(|&largest_ms| largest_ms >= 0)?;
+        views().find(|view| view.max_timestamp() == largest_ms).map(|view| view.base_offset())
+    }
+
     fn delete_records(&mut self, offset: i64) {
         self.start = self.start.max(offset);
         while self.segments.get(1).is_some_and(|next| next.base_offset <= self.start) {
             self.segments.remove(0);
-        }
-        if self.start == self.end {
-            self.segments.clear();
         }
     }
 
@@ -221,7 +225,7 @@ impl World {
         match *step {
             Step::Append { count, size, timestamp_ms, bump_epoch } => {
                 self.leader_epoch += i32::from(bump_epoch);
-                let bytes = Draft { count, size, timestamp_ms, ..Draft::default() }.bytes();
+                let bytes = records(&vec![timestamp_ms; count], size);
                 let append = LeaderAppend {
                     now: self.now,
                     leader_epoch: self.leader_epoch,
@@ -296,6 +300,8 @@ impl World {
             let expected = self.model.position(offset);
             assert_eq!((position.segment_base_offset, position.position as usize), expected);
         }
+        let largest = self.log.offset_of_largest_timestamp(1 << 20).expect("sound batches");
+        assert_eq!(largest.map(|found| found.offset), self.model.largest());
         let newest = self.log.epochs().latest();
         assert!(newest.is_none_or(|newest| newest.start_offset <= self.model.end));
     }

@@ -85,8 +85,18 @@ pub struct TimestampOffset {
 }
 
 impl TimestampOffset {
-    fn new(batch: &StoredBatch<'_>, (offset, timestamp_ms): (i64, i64)) -> Self {
-        TimestampOffset { offset, timestamp_ms, leader_epoch: batch.view.leader_epoch() }
+    fn new(batch: &BatchView<'_>, (offset, timestamp_ms): (i64, i64)) -> Self {
+        TimestampOffset { offset, timestamp_ms, leader_epoch: batch.leader_epoch() }
+    }
+
+    /// The first record of a batch that has the batch's largest timestamp.
+    pub(super) fn largest_of(
+        batch: &BatchView<'_>,
+        bytes: &[u8],
+        limit: usize,
+    ) -> Result<Option<Self>, RecordError> {
+        let found = check::record_with_max_timestamp(bytes, limit)?;
+        Ok(found.map(|found| TimestampOffset::new(batch, found)))
     }
 }
 
@@ -173,18 +183,30 @@ impl Log {
         let start = self.log_start_offset;
         let look_inside = |batch: StoredBatch<'_>| {
             check::first_record_at_or_after(batch.bytes, timestamp_ms, start, limit)
-                .map(|found| found.map(|found| TimestampOffset::new(&batch, found)))
+                .map(|found| found.map(|found| TimestampOffset::new(&batch.view, found)))
                 .transpose()
         };
         self.search_timestamp(timestamp_ms, look_inside).transpose()
     }
 
     /// The first record with the log's largest timestamp; none if no record has one. At most `limit` bytes of a batch
-    /// are decompressed.
+    /// are decompressed. As in Kafka, that may be a record that DeleteRecords has deleted, until its segment goes.
     pub fn offset_of_largest_timestamp(&self, limit: usize) -> Result<Option<TimestampOffset>, RecordError> {
-        let Some(batch) = self.batch_with_largest_timestamp() else { return Ok(None) };
-        let found = check::record_with_max_timestamp(batch.bytes, limit)?;
-        Ok(found.map(|found| TimestampOffset::new(&batch, found)))
+        let Some((index, largest_ms)) = self.newest_segment() else { return Ok(None) };
+        let (segment, open) = (&self.segments[index], self.open_bytes(index));
+        if let Some(largest) = segment.released_largest() {
+            return Ok(Some(largest));
+        }
+        let located = segment.locate_timestamp(largest_ms, open);
+        let batch = located.and_then(|located| segment.batches_from(located, open).next());
+        batch.map_or(Ok(None), |batch| TimestampOffset::largest_of(&batch.view, batch.bytes, limit))
+    }
+
+    /// The first of the segments with the largest timestamp, if that is one.
+    fn newest_segment(&self) -> Option<(usize, i64)> {
+        let timestamps = || self.segments.iter().map(Segment::largest_record_timestamp_ms);
+        let largest_ms = timestamps().max().filter(|&largest_ms| largest_ms >= 0)?;
+        timestamps().position(|timestamp_ms| timestamp_ms == largest_ms).map(|index| (index, largest_ms))
     }
 
     /// Hands each batch that may hold the first record with at least this timestamp to `look_inside`, until that
@@ -201,15 +223,6 @@ impl Log {
             batch.view.max_timestamp() >= timestamp_ms && batch.view.last_offset() >= self.log_start_offset
         });
         batches.map(StoredBatch::from).find_map(&mut look_inside)
-    }
-
-    /// The first batch that holds the log's largest timestamp.
-    pub(super) fn batch_with_largest_timestamp(&self) -> Option<StoredBatch<'_>> {
-        let largest = self.segments.iter().map(Segment::largest_record_timestamp_ms).max()?;
-        let index = self.segments.iter().position(|s| s.largest_record_timestamp_ms() == largest)?;
-        let (segment, open) = (&self.segments[index], self.open_bytes(index));
-        let from = segment.locate_timestamp(largest.max(0), open)?;
-        segment.batches_from(from, open).next().map(StoredBatch::from)
     }
 
     /// All batches in memory, oldest first; the first may start below the log's start.

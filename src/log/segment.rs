@@ -10,8 +10,10 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use super::read::TimestampOffset;
 use crate::base::WallTime;
 use crate::wire::batch::BatchView;
+use crate::wire::compression::DECOMPRESSED_BYTES_MAX;
 
 /// A block that has reached this size takes no more batches, bytes.
 pub(super) const BLOCK_BYTES: usize = 4 << 10;
@@ -43,6 +45,8 @@ pub(super) struct Segment {
     largest_timestamp_ms: i64,
     /// The largest timestamp of the blocks that are gone from its front, ms; −1 if there is none.
     released_timestamp_ms: i64,
+    /// The first record that has it.
+    released_largest: Option<TimestampOffset>,
     blocks: VecDeque<Block>,
     open: bool,
 }
@@ -114,6 +118,7 @@ impl Segment {
             first_timestamp_ms: -1,
             largest_timestamp_ms: -1,
             released_timestamp_ms: -1,
+            released_largest: None,
             blocks: VecDeque::new(),
             open: false,
         }
@@ -255,13 +260,29 @@ impl Segment {
         })
     }
 
-    /// Forgets the blocks that hold nothing at or above `offset`. The last one stays.
-    pub fn release_below(&mut self, offset: i64) {
-        while self.blocks.get(1).is_some_and(|next| next.base_offset <= offset) {
-            if let Some(released) = self.blocks.pop_front() {
-                self.released_timestamp_ms = released.largest_timestamp_so_far_ms;
-            }
+    /// Forgets the blocks that hold nothing at or above `offset`, of a segment that ends at `end_offset`. The open block
+    /// must be sealed if that is among them.
+    ///
+    /// For Kafka, which deletes whole segments only, they are still there: what it answers of them (the segment's size
+    /// and age, and the record with the largest timestamp) stays known.
+    pub fn release_below(&mut self, offset: i64, end_offset: i64) {
+        let ends = self.blocks.iter().skip(1).map(|next| next.base_offset).chain([end_offset]);
+        let released = ends.take(self.blocks.len()).take_while(|&end| end <= offset).count();
+        let Some(last) = released.checked_sub(1).and_then(|last| self.blocks.get(last)) else { return };
+        let largest_ms = last.largest_timestamp_so_far_ms;
+        if largest_ms > self.released_timestamp_ms {
+            self.released_timestamp_ms = largest_ms;
+            self.released_largest = self.locate_timestamp(largest_ms, &[]).and_then(|located| {
+                let batch = self.batches_from(located, &[]).next()?;
+                TimestampOffset::largest_of(&batch.view, batch.bytes, DECOMPRESSED_BYTES_MAX).ok().flatten()
+            });
         }
+        self.blocks.drain(..released);
+    }
+
+    /// The first record with the segment's largest timestamp, if its block is gone.
+    pub fn released_largest(&self) -> Option<TimestampOffset> {
+        self.released_largest.filter(|largest| largest.timestamp_ms == self.largest_timestamp_ms)
     }
 
     /// Cuts off all from the batch on that holds `offset`. No block may be open.

@@ -44,6 +44,16 @@ impl Draft {
     }
 }
 
+/// A batch of real records with these timestamps, the first with so large a value.
+pub(super) fn records(timestamps_ms: &[i64], value_bytes: usize) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(BatchHeader::default());
+    for (index, timestamp_ms) in timestamps_ms.iter().enumerate() {
+        let value = vec![7; if index == 0 { value_bytes } else { 0 }];
+        builder.push(*timestamp_ms, None, Some(&value), []);
+    }
+    builder.build().expect("a batch").to_vec()
+}
+
 fn draft() -> Draft {
     Draft::default()
 }
@@ -79,13 +89,22 @@ fn with_segments(segment_bytes: u32) -> Bench {
 
 impl Bench {
     fn try_append(&mut self, draft: Draft) -> Result<Appended, AppendError> {
+        self.append_bytes(&draft.bytes())
+    }
+
+    fn append_bytes(&mut self, batch: &[u8]) -> Result<Appended, AppendError> {
         let append = LeaderAppend {
             now: self.now,
             leader_epoch: self.leader_epoch,
             append_time_ms: None,
             origin: AppendOrigin::Client,
         };
-        self.log.append(&mut self.pool, &draft.bytes(), &append)
+        self.log.append(&mut self.pool, batch, &append)
+    }
+
+    /// Appends real records with these timestamps, the first with so large a value.
+    fn put_records(&mut self, timestamps_ms: &[i64], value_bytes: usize) {
+        self.append_bytes(&records(timestamps_ms, value_bytes)).expect("an append that fits");
     }
 
     fn append(&mut self, draft: Draft) -> Appended {
@@ -373,8 +392,6 @@ fn truncation_cuts_batches_epochs_and_memory() {
     assert_eq!((bench.offsets(), bench.log.segment_count()), ((0, 13), 2));
     assert_eq!(bench.log.epochs().latest().map(|entry| entry.epoch), Some(12));
     assert_eq!(bench.read_all(10), [10, 11, 12]);
-    let largest = bench.log.batch_with_largest_timestamp().map(|batch| batch.view.max_timestamp());
-    assert_eq!(largest, Some(1_012));
     assert_eq!(bench.append(draft()).base_offset, 13);
     bench.log.truncate_to(10, &mut bench.pool);
     assert_eq!((bench.offsets(), bench.log.segment_count()), ((0, 10), 1));
@@ -500,9 +517,6 @@ fn look_ups_by_time() {
     let passed_on =
         bench.log.search_timestamp(60, |b| (b.view.base_offset() > 3).then(|| b.view.base_offset()));
     assert_eq!(passed_on, Some(5), "where nothing is found inside, the next batch that may hold it");
-    let largest =
-        |bench: &Bench| bench.log.batch_with_largest_timestamp().map(|batch| batch.view.base_offset());
-    assert_eq!(largest(&bench), Some(10), "the first of those");
     bench.log.advance_log_start(3, &mut bench.pool).expect("in range");
     assert_eq!(found(&bench, 50), Some(3), "nothing below the log's start");
 }
@@ -511,14 +525,12 @@ fn look_ups_by_time() {
 fn look_ups_by_time_find_the_record_inside_a_batch() {
     let mut bench = bench(LogConfig::default());
     bench.leader_epoch = 3;
-    let append =
-        LeaderAppend { now: bench.now, leader_epoch: 3, append_time_ms: None, origin: AppendOrigin::Client };
     for codec in [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
         let mut builder = BatchBuilder::new(BatchHeader { codec, ..BatchHeader::default() });
         let base = 100 * i64::from(codec as u8);
         [10, 50, 30, 50].iter().for_each(|at| builder.push(base + at, None, Some(b"value"), []));
         let bytes = builder.build().expect("a batch");
-        bench.log.append(&mut bench.pool, &bytes, &append).expect("appended");
+        bench.append_bytes(&bytes).expect("appended");
     }
     let found = |bench: &Bench, at| {
         let found = bench.log.offset_for_timestamp(at, MIB).expect("sound batches")?;
@@ -538,15 +550,31 @@ fn look_ups_by_time_find_the_record_inside_a_batch() {
 }
 
 #[test]
-fn no_timestamps_no_largest_one() {
-    let mut bench = bench(LogConfig::default());
-    let largest =
-        |bench: &Bench| bench.log.batch_with_largest_timestamp().map(|batch| batch.view.base_offset());
+fn the_largest_timestamp_is_found_even_where_its_memory_is_gone() {
+    let mut bench = with_segments(6_000);
+    let largest = |bench: &Bench| {
+        let found = bench.log.offset_of_largest_timestamp(MIB).expect("sound batches");
+        found.map(|found| (found.offset, found.timestamp_ms))
+    };
     assert_eq!(largest(&bench), None);
-    bench.append(timed(-1));
-    assert_eq!(largest(&bench), None);
-    bench.append(timed(0));
-    assert_eq!(largest(&bench), Some(1));
+    bench.put_records(&[-1, -1], 10);
+    assert_eq!(largest(&bench), None, "no record has a timestamp");
+    bench.put_records(&[0, 10, 70, 70], 5_000);
+    bench.put_records(&[70], 100);
+    assert_eq!(largest(&bench), Some((4, 70)), "the first of those");
+    bench.log.advance_log_start(7, &mut bench.pool).expect("in range");
+    assert_eq!((largest(&bench), bench.pool.bytes_held()), (Some((4, 70)), 0));
+    bench.put_records(&[60], 10);
+    assert_eq!(largest(&bench), Some((4, 70)));
+    bench.put_records(&[71], 10);
+    assert_eq!(largest(&bench), Some((8, 71)));
+    bench.log.truncate_to(8, &mut bench.pool);
+    assert_eq!(largest(&bench), Some((4, 70)));
+    assert_eq!(bench.log.segment_count(), 1);
+    bench.put_records(&[50], 5_000);
+    assert_eq!((largest(&bench), bench.log.segment_count()), (Some((4, 70)), 2));
+    bench.log.advance_log_start(8, &mut bench.pool).expect("in range");
+    assert_eq!(largest(&bench), Some((8, 50)), "until the segment goes");
 }
 
 #[test]
