@@ -1,31 +1,50 @@
 //! The options that every command which starts a broker has.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 
 use super::Failure;
-use crate::server::{Advertised, BrokerOptions, Listen};
+use super::settings::{self, Settings, SourceFile, Sources};
+use crate::controller::NewTopic;
+use crate::controller::configs::Listener;
+use crate::server::{
+    BrokerOptions, DEFAULT_LISTENER, localhost, new_topic, parse_advertised, parse_listener,
+};
 
 #[derive(Debug, Args)]
 pub(super) struct BrokerArgs {
-    /// Listen on this port of localhost, IPv4 and IPv6; 0 takes a free one [default: 9092].
+    /// Listen on this port of localhost, IPv4 and IPv6; 0 takes a free one [default: 9092; exec: a free one]
     #[arg(long, value_name = "PORT", conflicts_with = "listen")]
     pub(super) port: Option<u16>,
-    /// Listen on this address, as [NAME://][HOST][:PORT]; without HOST on all (may be repeated).
+    /// Listen on this address, as [NAME://][HOST][:PORT]; without HOST on all (may be repeated)
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
-    /// Tell clients to connect to this, as HOST[:PORT] [default: the address that each one has reached us by].
+    /// Tell clients to connect to this [default: the address that each one has reached us by]
     #[arg(long, value_name = "HOST[:PORT]")]
     advertise: Option<String>,
-    /// Decide every random draw, so that a run can be repeated [default: another one each time].
+    /// Read settings from this file, a server.properties of Kafka
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Set one of Kafka's settings; stronger than KAFKA_* variables, which are stronger than the file (may be repeated)
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Create this topic at the start (may be repeated)
+    #[arg(long, value_name = "NAME[:PARTITIONS]")]
+    topic: Vec<String>,
+    /// How much memory all records together may take, such as 512M or 2G [default: half of the machine's]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// Decide every random draw, so that a run can be repeated [default: another one each time]
     #[arg(long, value_name = "NUMBER")]
     pub(super) seed: Option<u64>,
-    /// How many brokers to run; only 1 so far.
+    /// How many brokers to run; only 1 so far
     #[arg(long, value_name = "N", default_value_t = 1)]
     brokers: u32,
-    /// How log lines are written.
+    /// How log lines are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(super) log_format: LogFormat,
-    /// Threads that serve connections.
+    /// Threads that serve connections
     #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
     workers: usize,
 }
@@ -36,29 +55,168 @@ pub(super) enum LogFormat {
     Json,
 }
 
+/// Where a broker listens if neither options nor settings say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DefaultPort {
+    /// Where the settings say, by default on Kafka's port.
+    Settings,
+    /// On a free port of localhost, whatever the settings say.
+    Free,
+}
+
 impl BrokerArgs {
-    /// What to start a broker with; it listens on `default_port` if nothing else is asked for.
-    pub(super) fn options(&self, default_port: u16) -> Result<BrokerOptions, Failure> {
+    /// What to start a broker with, and what to warn of.
+    pub(super) fn options(&self, default: DefaultPort) -> Result<(BrokerOptions, Vec<String>), Failure> {
         if self.brokers != 1 {
             let message = "only one broker can be run so far; leave the option out";
             return Err(Failure::usage(format_args!("--brokers {}: {message}", self.brokers)));
         }
-        let listen = |text: &String| {
-            let listen = text.parse::<Listen>();
-            listen.map_err(|error| Failure::usage(format_args!("--listen {text}: {error}")))
-        };
-        let mut listeners: Vec<Listen> = self.listen.iter().map(listen).collect::<Result<_, _>>()?;
-        if listeners.is_empty() {
-            listeners.push(Listen::localhost(self.port.unwrap_or(default_port)));
+        let Settings { broker, configs, warnings } = self.settings()?;
+        let mut listeners = self.listeners()?;
+        if listeners.is_none() && default == DefaultPort::Free {
+            listeners = Some(vec![localhost(0)]);
         }
         if let Some(text) = &self.advertise {
-            let advertised = text.parse::<Advertised>();
-            let advertised =
-                advertised.map_err(|error| Failure::usage(format_args!("--advertise {text}: {error}")))?;
-            listeners.iter_mut().for_each(|listen| listen.advertised = Some(advertised.clone()));
+            let advertised = parse_advertised(text)
+                .map_err(|error| Failure::usage(format_args!("--advertise {text}: {error}")))?;
+            let listeners = listeners.get_or_insert(broker.listeners);
+            listeners.iter_mut().for_each(|listener| listener.advertised = Some(advertised.clone()));
         }
+        let topics = self.topic.iter().map(|text| parse_topic(text)).collect::<Result<_, _>>()?;
         let defaults = BrokerOptions::default();
         let seed = self.seed.unwrap_or(defaults.seed);
-        Ok(BrokerOptions { listeners, seed, workers: self.workers, ..defaults })
+        Ok((BrokerOptions { configs, listeners, topics, seed, workers: self.workers }, warnings))
+    }
+
+    fn settings(&self) -> Result<Settings, Failure> {
+        let file = match &self.config {
+            None => None,
+            Some(path) => {
+                let text = std::fs::read(path)
+                    .map_err(|error| Failure::usage(format_args!("--config {}: {error}", path.display())))?;
+                // As Java reads a properties file: each byte is a character of Latin-1, unless the whole is UTF-8.
+                let text = String::from_utf8(text)
+                    .unwrap_or_else(|error| error.as_bytes().iter().copied().map(char::from).collect());
+                Some((path.display().to_string(), text))
+            }
+        };
+        let environment: Vec<(String, String)> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(name, _)| name.starts_with("KAFKA_"))
+            .collect();
+        let mut sets = self.set.clone();
+        if let Some(text) = &self.memory {
+            let bytes = parse_size(text).ok_or_else(|| {
+                Failure::usage(format_args!("--memory {text}: must be a number of bytes, or of K, M, G or T"))
+            })?;
+            sets.push(format!("huld.log.memory.bytes={bytes}"));
+        }
+        let file = file.as_ref().map(|(name, text)| SourceFile { name, text });
+        settings::load(&Sources { file, environment: &environment, sets: &sets }).map_err(Failure::usage)
+    }
+
+    /// The listeners that options ask for. Those without a name of their own get one each, since clients are told
+    /// the address of the listener that they came to.
+    fn listeners(&self) -> Result<Option<Vec<Listener>>, Failure> {
+        if let Some(port) = self.port {
+            return Ok(Some(vec![localhost(port)]));
+        }
+        let mut listeners: Vec<Listener> = Vec::new();
+        for text in &self.listen {
+            let wrong =
+                |error: &dyn std::fmt::Display| Failure::usage(format_args!("--listen {text}: {error}"));
+            let mut listener = parse_listener(text).map_err(|error| wrong(&error))?;
+            let is_taken = |name: &str| listeners.iter().any(|other| other.name == name);
+            if is_taken(&listener.name) {
+                if text.contains("://") {
+                    return Err(wrong(&"another listener has the same name"));
+                }
+                let numbered = (2..).map(|number| format!("{DEFAULT_LISTENER}_{number}"));
+                listener.name = numbered.into_iter().find(|name| !is_taken(name)).unwrap_or_default();
+            }
+            listeners.push(listener);
+        }
+        Ok((!listeners.is_empty()).then_some(listeners))
+    }
+}
+
+fn parse_topic(text: &str) -> Result<NewTopic, Failure> {
+    match text.rsplit_once(':') {
+        None => Ok(new_topic(text, -1)),
+        Some((name, count)) => match count.parse::<i32>() {
+            Ok(partitions @ 1..) => Ok(new_topic(name, partitions)),
+            _ => Err(Failure::usage(format_args!("--topic {text}: '{count}' is not a number of partitions"))),
+        },
+    }
+}
+
+/// Bytes, or 1024s of them: `K`, `M`, `G` or `T`, which may be followed by `B` or `iB`.
+fn parse_size(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit = unit.trim().to_ascii_uppercase();
+    let power = match unit.trim_end_matches('B').trim_end_matches('I') {
+        "" => 0,
+        "K" => 1,
+        "M" => 2,
+        "G" => 3,
+        "T" => 4,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1024u64.pow(power))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::DEFAULT_PORT;
+
+    #[test]
+    fn sizes_are_bytes_or_powers_of_1024() {
+        for (text, bytes) in [("0", 0), ("1048576", 1 << 20), ("64K", 64 << 10), ("512m", 512 << 20)] {
+            assert_eq!(parse_size(text), Some(bytes), "{text}");
+        }
+        for text in ["2G", "2GB", "2GiB", "2 g"] {
+            assert_eq!(parse_size(text), Some(2 << 30), "{text}");
+        }
+        for text in ["", "G", "1.5G", "-1", "1X", "99999999999T"] {
+            assert_eq!(parse_size(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn topics_have_a_name_and_perhaps_partitions() {
+        let topic = |text| parse_topic(text).map(|topic| (topic.name, topic.partitions)).ok();
+        assert_eq!(topic("a.b"), Some(("a.b".to_owned(), -1)));
+        assert_eq!(topic("a:12"), Some(("a".to_owned(), 12)));
+        for text in ["a:", "a:0", "a:-1", "a:many"] {
+            assert_eq!(topic(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn listeners_get_names_of_their_own() {
+        let args = |listen: &[&str]| BrokerArgs {
+            port: None,
+            listen: listen.iter().map(ToString::to_string).collect(),
+            advertise: None,
+            config: None,
+            set: Vec::new(),
+            topic: Vec::new(),
+            memory: None,
+            seed: None,
+            brokers: 1,
+            log_format: LogFormat::Text,
+            workers: 1,
+        };
+        let names = |listen: &[&str]| {
+            let listeners = args(listen).listeners().ok()??;
+            Some(listeners.into_iter().map(|listener| listener.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[]), None);
+        assert_eq!(names(&["[::]:0", "127.0.0.1:0"]).unwrap(), ["PLAINTEXT", "PLAINTEXT_2"]);
+        assert_eq!(names(&["a://:1", "A://:2"]), None);
+        assert_eq!(args(&["a://:1"]).listeners().unwrap().unwrap()[0].port, 1);
+        assert_eq!(DEFAULT_PORT, args(&["localhost"]).listeners().unwrap().unwrap()[0].port);
     }
 }

@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use super::broker_args::BrokerArgs;
+use super::broker_args::{BrokerArgs, DefaultPort};
 use super::{Failure, logging, serve};
 use crate::server::Server;
 
@@ -21,15 +21,15 @@ const NOT_FOUND: u8 = 127;
 const SIGNALLED: i32 = 128;
 
 pub(super) fn run(args: &BrokerArgs, command: &[OsString]) -> Result<ExitCode, Failure> {
-    let options = args.options(0)?;
-    logging::start(args.log_format);
+    let (options, warnings) = args.options(DefaultPort::Free)?;
+    logging::start(args.log_format, &warnings);
     serve::raise_open_files();
     let runtime = Server::runtime(&options).map_err(Failure::start)?;
     runtime.block_on(async {
         // From here on signals are for the command.
         let mut signals = Forwarded::new().map_err(Failure::start)?;
         let server = serve::bind(options)?;
-        let bootstrap = bootstrap(&server)?;
+        let bootstrap = server.address().to_string();
         let (ended, stop) = oneshot::channel::<()>();
         let broker = tokio::spawn(server.run(async { drop(stop.await) }));
         let mut child = spawn(command, &bootstrap)?;
@@ -38,16 +38,6 @@ pub(super) fn run(args: &BrokerArgs, command: &[OsString]) -> Result<ExitCode, F
         broker.await.map_err(Failure::start)?;
         Ok(ExitCode::from(exit_code(status)))
     })
-}
-
-/// `HOST:PORT` of the first listener.
-fn bootstrap(server: &Server) -> Result<String, Failure> {
-    let first = server.listeners().next().and_then(|(_, addresses)| addresses.first().copied());
-    let mut address = first.ok_or_else(|| Failure::usage("no listener is configured"))?;
-    if address.ip().is_unspecified() {
-        address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
-    }
-    Ok(address.to_string())
 }
 
 fn spawn(command: &[OsString], bootstrap: &str) -> Result<Child, Failure> {

@@ -89,7 +89,9 @@ pub fn main() -> ExitCode {
         Some(Command::Exec(args)) => exec::run(&args.broker, &args.command),
     };
     outcome.unwrap_or_else(|failure| {
-        let _ = writeln!(std::io::stderr(), "huld: {}", failure.message);
+        for line in failure.message.lines() {
+            let _ = writeln!(std::io::stderr(), "huld: {line}");
+        }
         ExitCode::from(failure.code)
     })
 }

@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::broker_args::BrokerArgs;
+use super::broker_args::{BrokerArgs, DefaultPort};
 use super::{Failure, logging, ready};
-use crate::server::{BrokerOptions, Clock, DEFAULT_PORT, Server, StartError};
+use crate::server::{BrokerOptions, Clock, Server, StartError};
 
 pub(super) fn run(args: &BrokerArgs) -> Result<ExitCode, Failure> {
-    let options = args.options(DEFAULT_PORT)?;
-    logging::start(args.log_format);
+    let (options, warnings) = args.options(DefaultPort::Settings)?;
+    logging::start(args.log_format, &warnings);
     raise_open_files();
     let runtime = Server::runtime(&options).map_err(Failure::start)?;
     runtime.block_on(async {
@@ -31,12 +31,13 @@ pub(super) fn run(args: &BrokerArgs) -> Result<ExitCode, Failure> {
 
 /// Binds the broker's listeners, or says what to do.
 pub(super) fn bind(options: BrokerOptions) -> Result<Server, Failure> {
-    Server::bind(options).map_err(|error| {
-        let in_use = matches!(&error, StartError::Listen { source, .. }
-            if source.kind() == std::io::ErrorKind::AddrInUse);
-        let advice =
-            if in_use { "; stop what listens there, or choose another with --port or --listen" } else { "" };
-        Failure::start(format_args!("{error}{advice}"))
+    Server::bind(options).map_err(|error| match &error {
+        StartError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            let advice = "stop what listens there, or choose another with --port or --listen";
+            Failure::start(format_args!("{error}; {advice}"))
+        }
+        StartError::Settings(_) | StartError::Topic { .. } => Failure::usage(error),
+        _ => Failure::start(error),
     })
 }
 

@@ -94,14 +94,8 @@ fn run(
     match serve() {
         Err(error) => drop(started.send(Err(error))),
         Ok((runtime, server)) => {
-            let first = server.listeners().find_map(|(_, addresses)| addresses.first().copied());
-            let nowhere = || StartError::Runtime { source: io::Error::other("no listener is configured") };
-            let listens = first.is_some();
-            let driver = server.driver().clone();
-            let _ = started.send(first.map(|first| (first, driver)).ok_or_else(nowhere));
-            if listens {
-                runtime.block_on(server.run(async { drop(stopped.await) }));
-            }
+            let _ = started.send(Ok((server.address(), server.driver().clone())));
+            runtime.block_on(server.run(async { drop(stopped.await) }));
         }
     }
 }

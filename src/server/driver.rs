@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
+use std::time::Duration;
 
 use slab::Slab;
 use tokio::sync::Notify;
@@ -42,8 +43,6 @@ pub(crate) struct Driver {
     closed: Notify,
     stopping: AtomicBool,
     panics: AtomicU64,
-    #[cfg(test)]
-    panic_at_next_call: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -62,17 +61,16 @@ struct Entry {
 
 impl Driver {
     pub(crate) fn new(cluster: Cluster, clock: Clock) -> Self {
+        let armed = cluster.poll_timeout().map_or(u64::MAX, Instant::as_nanos);
         Driver {
             core: Mutex::new(Core { cluster, connections: Slab::new(), opened: 0 }),
             clock,
-            armed: AtomicU64::new(u64::MAX),
+            armed: AtomicU64::new(armed),
             rearmed: Notify::new(),
             open: AtomicUsize::new(0),
             closed: Notify::new(),
             stopping: AtomicBool::new(false),
             panics: AtomicU64::new(0),
-            #[cfg(test)]
-            panic_at_next_call: AtomicBool::new(false),
         }
     }
 
@@ -83,12 +81,6 @@ impl Driver {
     /// How many calls into the cluster have panicked since the start.
     pub(crate) fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
-    }
-
-    /// Has the next call into the cluster panic.
-    #[cfg(test)]
-    pub(super) fn panic_at_next_call(&self) {
-        self.panic_at_next_call.store(true, Ordering::Relaxed);
     }
 
     /// Connections that are open.
@@ -138,16 +130,16 @@ impl Driver {
         end_all(everyone, Ending::Shutdown);
     }
 
-    /// Ends the connections that have done nothing since `since`; returns when the longest quiet one of the others
-    /// was last active.
-    pub(crate) fn end_idle(&self, since: Instant) -> Option<Instant> {
+    /// Ends the connections that have done nothing for `max_idle`; returns when the quietest one of the others was
+    /// last active.
+    pub(crate) fn end_idle(&self, now: Instant, max_idle: Duration) -> Option<Instant> {
         let mut idle = Vec::new();
         let mut oldest = None;
         for (_, entry) in &lock(&self.core).connections {
             let active = entry.mailbox.active();
             if active == Instant::NEVER {
                 continue;
-            } else if active <= since {
+            } else if now.saturating_since(active) >= max_idle {
                 idle.push(entry.mailbox.clone());
             } else {
                 oldest = Some(oldest.map_or(active, |oldest: Instant| oldest.min(active)));
@@ -192,12 +184,7 @@ impl Driver {
         let Core { cluster, connections, .. } = &mut *core;
         let now = self.clock.now();
         // The cluster stays usable after a panic: it is a plain value, and what the handler had not done is not done.
-        let guarded = AssertUnwindSafe(|| {
-            #[cfg(test)]
-            assert!(!self.panic_at_next_call.swap(false, Ordering::Relaxed), "a test wants it");
-            into(cluster, now);
-        });
-        if catch_unwind(guarded).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| into(cluster, now))).is_err() {
             self.panics.fetch_add(1, Ordering::Relaxed);
             mine = Some(Delivery::End(Ending::Panicked));
         }

@@ -13,11 +13,12 @@ use super::connection::{Connection, End};
 use super::driver::Driver;
 use super::lock;
 use super::mailbox::Ending;
-use super::options::{ConnectionLimits, Listen, StartError};
+use super::options::{ConnectionLimits, StartError};
 use super::refusals::{self, Refusals};
 use crate::api::{self, Endpoint};
 use crate::base::NodeId;
 use crate::controller::ListenerEndpoint;
+use crate::controller::configs::{ListenHost, Listener};
 
 /// Connections that may wait to be accepted: a burst of a thousand clients must not lose one.
 const BACKLOG: i32 = 4096;
@@ -30,47 +31,35 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A listener whose sockets are bound and take connections.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    listen: Listen,
+    name: Arc<str>,
     sockets: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
+    endpoint: ListenerEndpoint,
 }
 
 impl Bound {
-    /// Binds every address of `listen`, all to one port. Must be called within a runtime.
-    pub(crate) fn bind(listen: Listen) -> Result<Bound, StartError> {
-        let hosts = addresses(&listen.host)
-            .map_err(|source| StartError::Resolve { host: listen.host.clone(), source })?;
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            match bind_all(&hosts, listen.port) {
-                Ok(sockets) => {
-                    let failed = |source| StartError::Runtime { source };
-                    let addresses = sockets
-                        .iter()
-                        .map(StdListener::local_addr)
-                        .collect::<Result<_, _>>()
-                        .map_err(failed)?;
-                    let sockets = sockets.into_iter().map(TcpListener::from_std);
-                    return Ok(Bound {
-                        listen,
-                        sockets: sockets.collect::<Result<_, _>>().map_err(failed)?,
-                        addresses,
-                    });
-                }
-                // The free port of the first address was taken on another one: try the next free one.
-                Err((_, source))
-                    if listen.port == 0
-                        && source.kind() == io::ErrorKind::AddrInUse
-                        && attempts < PORT_ATTEMPTS => {}
-                Err((address, source)) => return Err(StartError::Listen { address, source }),
-            }
-        }
+    /// Binds every address of `listener`, all to one port. Must be called within a runtime.
+    pub(crate) fn bind(listener: Listener) -> Result<Bound, StartError> {
+        let sockets = bind(&listener.host, listener.port)?;
+        let failed = |source| StartError::Runtime { source };
+        let addresses = sockets.iter().map(StdListener::local_addr);
+        let addresses = addresses.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        let sockets = sockets.into_iter().map(TcpListener::from_std);
+        let sockets = sockets.collect::<Result<_, _>>().map_err(failed)?;
+        let name: Arc<str> = listener.name.into();
+        let own_port = addresses.first().map_or(listener.port, SocketAddr::port);
+        let (host, port) = match listener.advertised {
+            Some(advertised) => (Some(advertised.host.into()), advertised.port),
+            None => (None, 0),
+        };
+        let port = if port == 0 { own_port } else { port };
+        let endpoint = ListenerEndpoint { listener: name.clone(), host, port };
+        Ok(Bound { name, sockets, addresses, endpoint })
     }
 
     /// Kafka's name of the listener.
-    pub(crate) fn name(&self) -> &Arc<str> {
-        &self.listen.name
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// What it is bound to; at least one address, and one port for all.
@@ -79,29 +68,17 @@ impl Bound {
     }
 
     /// Where clients of this listener are told to come.
-    pub(crate) fn advertised_endpoint(&self) -> ListenerEndpoint {
-        let advertised = self.listen.advertised.as_ref();
-        let bound = self.addresses.first().map_or(self.listen.port, SocketAddr::port);
-        ListenerEndpoint {
-            listener: self.listen.name.clone(),
-            host: advertised.map(|advertised| advertised.host.clone()),
-            port: advertised.and_then(|advertised| advertised.port).unwrap_or(bound),
-        }
+    pub(crate) fn endpoint(&self) -> &ListenerEndpoint {
+        &self.endpoint
     }
 
     /// One acceptor for each socket.
     pub(crate) fn into_acceptors(self, shared: &Arc<Shared>, node: NodeId) -> Vec<Acceptor> {
-        let Bound { listen, sockets, addresses } = self;
+        let Bound { name, sockets, addresses, .. } = self;
         let acceptor = |(socket, address): (TcpListener, SocketAddr)| Acceptor {
             socket,
-            name: listen.name.clone(),
-            fixed: match &listen.advertised {
-                Some(advertised) => Some(Endpoint {
-                    host: advertised.host.clone(),
-                    port: advertised.port.unwrap_or(address.port()),
-                }),
-                None => (!address.ip().is_unspecified()).then(|| endpoint(address)),
-            },
+            name: name.clone(),
+            local: (!address.ip().is_unspecified()).then(|| endpoint(address)),
             node,
             shared: shared.clone(),
         };
@@ -109,19 +86,38 @@ impl Bound {
     }
 }
 
-/// The addresses that a host stands for; all of this machine's if it is empty.
-fn addresses(host: &str) -> io::Result<Vec<IpAddr>> {
-    if host == "localhost" {
-        return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
+/// Binds every address of a host to one port.
+fn bind(host: &ListenHost, port: u16) -> Result<Vec<StdListener>, StartError> {
+    let hosts = addresses(host)?;
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match bind_all(&hosts, port) {
+            Ok(sockets) => return Ok(sockets),
+            // The free port of the first address was taken on another one: try the next free one.
+            Err((_, source))
+                if port == 0 && source.kind() == io::ErrorKind::AddrInUse && attempts < PORT_ATTEMPTS => {}
+            Err((address, source)) => return Err(StartError::Listen { address, source }),
+        }
     }
-    if host.is_empty() {
-        return Ok(vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()]);
-    }
+}
+
+/// The addresses that a host stands for.
+fn addresses(host: &ListenHost) -> Result<Vec<IpAddr>, StartError> {
+    let host = match host {
+        ListenHost::All => return Ok(vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()]),
+        ListenHost::Named(host) if host == "localhost" => {
+            return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
+        }
+        ListenHost::Named(host) => host,
+    };
     if let Ok(address) = host.parse() {
         return Ok(vec![address]);
     }
+    let found = (host.as_str(), 0).to_socket_addrs();
+    let found = found.map_err(|source| StartError::Resolve { host: host.clone(), source })?;
     let mut addresses: Vec<IpAddr> = Vec::new();
-    for address in (host, 0).to_socket_addrs()? {
+    for address in found {
         if !addresses.contains(&address.ip()) {
             addresses.push(address.ip());
         }
@@ -239,8 +235,8 @@ impl Drop for Place {
 pub(crate) struct Acceptor {
     socket: TcpListener,
     name: Arc<str>,
-    /// What is told to clients as our address, if it is the same for all.
-    fixed: Option<Endpoint>,
+    /// Our end of every connection, if it is the same for all.
+    local: Option<Endpoint>,
     node: NodeId,
     shared: Arc<Shared>,
 }
@@ -277,7 +273,7 @@ impl Acceptor {
             shared.refusals.note(now, &name, &peer.to_string(), "max.connections.per.ip", &why);
             return;
         };
-        let local = match &self.fixed {
+        let local = match &self.local {
             Some(endpoint) => endpoint.clone(),
             None => match stream.local_addr() {
                 Ok(address) => endpoint(address),
@@ -326,7 +322,7 @@ mod tests {
 
     #[test]
     fn localhost_is_both_families_on_one_port() {
-        let sockets = bind_all(&addresses("localhost").unwrap(), 0).unwrap();
+        let sockets = bind(&ListenHost::Named("localhost".to_owned()), 0).unwrap();
         let ports: Vec<u16> = sockets.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
         assert!(ports.iter().all(|port| *port == ports[0] && *port != 0), "{ports:?}");
         assert!(sockets[0].local_addr().unwrap().is_ipv4());

@@ -10,6 +10,7 @@ mod connection;
 mod driver;
 mod hangup;
 mod listener;
+mod machine;
 mod mailbox;
 mod options;
 mod refusals;
@@ -17,7 +18,7 @@ mod refusals;
 mod tests;
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,14 +28,17 @@ use tokio::task::JoinSet;
 pub use broker::Broker;
 pub use clock::Clock;
 pub use options::{
-    AddressError, Advertised, BrokerOptions, ConnectionLimits, DEFAULT_LISTENER, DEFAULT_PORT, Listen,
-    StartError,
+    AddressError, BrokerOptions, DEFAULT_LISTENER, DEFAULT_PORT, StartError, localhost, parse_advertised,
+    parse_listener,
 };
 
 use crate::base::NodeId;
-use crate::cluster::{Cluster, ClusterConfig, NodeConfig};
+use crate::cluster::{Cluster, ClusterConfig, Command, NodeConfig};
+use crate::controller::configs::BrokerSettings;
 use driver::Driver;
 use listener::{Bound, Shared};
+use options::ConnectionLimits;
+pub(crate) use options::new_topic;
 
 /// How long the last replies may take once a broker stops.
 const STOP_LIMIT: Duration = Duration::from_millis(800);
@@ -67,25 +71,57 @@ impl Server {
         builder.enable_all().build().map_err(|source| StartError::Runtime { source })
     }
 
-    /// Binds every listener. Must be called within a runtime.
+    /// Binds every listener and makes the topics to begin with. Must be called within a runtime.
     ///
     /// # Errors
-    /// If an address can't be had.
+    /// If an address can't be had, or settings or topics can't be as they are.
     pub fn bind(options: BrokerOptions) -> Result<Server, StartError> {
-        let BrokerOptions { node, listeners, limits, seed, .. } = options;
+        let BrokerOptions { configs, listeners, topics, seed, .. } = options;
+        let settings = BrokerSettings::resolve(&configs)?;
+        let listeners = listeners.unwrap_or_else(|| settings.listeners.clone());
         let bound = listeners.into_iter().map(Bound::bind).collect::<Result<Vec<_>, _>>()?;
+        if bound.is_empty() {
+            return Err(StartError::NoListener);
+        }
+        let node = settings.node_id;
+        let endpoints = bound.iter().map(|bound| bound.endpoint().clone()).collect();
+        let nodes = vec![NodeConfig { id: node, rack: settings.rack.as_deref().map(Arc::from), endpoints }];
+        let log_memory_bytes =
+            settings.huld.log_memory_bytes.unwrap_or_else(machine::default_log_memory_bytes);
+        let config = ClusterConfig {
+            nodes,
+            configs,
+            seed,
+            log_memory_bytes: usize::try_from(log_memory_bytes).unwrap_or(usize::MAX),
+            ..ClusterConfig::default()
+        };
         let clock = Clock::start();
-        let endpoints = bound.iter().map(Bound::advertised_endpoint).collect();
-        let nodes = vec![NodeConfig { id: node, rack: None, endpoints }];
-        let config = ClusterConfig { nodes, seed, ..ClusterConfig::default() };
-        let cluster = Cluster::new(config, clock.now())?;
+        let mut cluster = Cluster::new(config, clock.now())?;
+        for topic in topics {
+            let name = topic.name.clone();
+            cluster
+                .handle_command(clock.now(), Command::CreateTopic(topic))
+                .map_err(|source| StartError::Topic { name, source })?;
+        }
         let driver = Arc::new(Driver::new(cluster, clock));
-        Ok(Server { bound, shared: Arc::new(Shared::new(driver, limits)), node })
+        Ok(Server { bound, shared: Arc::new(Shared::new(driver, ConnectionLimits::new(&settings))), node })
     }
 
     /// Kafka's `node.id`.
     pub fn node(&self) -> NodeId {
         self.node
+    }
+
+    /// The first address of the first listener; if it listens on all addresses, the one of this machine itself.
+    pub fn address(&self) -> SocketAddr {
+        let first = self.bound.iter().flat_map(Bound::addresses).next().copied();
+        let mut address = first.unwrap_or_else(|| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), DEFAULT_PORT));
+        match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+            _ => {}
+        }
+        address
     }
 
     fn driver(&self) -> &Arc<Driver> {
@@ -95,7 +131,7 @@ impl Server {
     /// Name and addresses of each listener, in the order of the options; the first address is IPv4 where there is
     /// one.
     pub fn listeners(&self) -> impl Iterator<Item = (&str, &[SocketAddr])> {
-        self.bound.iter().map(|bound| (&**bound.name(), bound.addresses()))
+        self.bound.iter().map(|bound| (bound.name(), bound.addresses()))
     }
 
     /// Serves clients until `stop` is there. Requests that wait are then answered, and every connection is closed;
@@ -135,19 +171,20 @@ impl Server {
     }
 }
 
-/// Ends connections that have been quiet for too long.
+/// Ends connections that have been quiet for too long, and says how many log lines were left out.
 async fn sweep(shared: Arc<Shared>) {
-    let max_idle = shared.limits.max_idle;
     let clock = shared.driver.clock();
-    let mut pause = SWEEP_CEILING.min(max_idle).max(SWEEP_FLOOR);
+    let mut pause = SWEEP_FLOOR;
     loop {
         tokio::time::sleep(pause).await;
         let now = clock.instant();
         shared.refusals.flush(now);
-        let since = u64::try_from(max_idle.as_nanos()).ok().and_then(|idle| now.as_nanos().checked_sub(idle));
-        let oldest = shared.driver.end_idle(crate::base::Instant::from_nanos(since.unwrap_or(0)));
-        let next = oldest.map_or(max_idle, |oldest| max_idle.saturating_sub(now - oldest));
-        pause = next.max(max_idle / 16).min(SWEEP_CEILING).max(SWEEP_FLOOR);
+        pause = SWEEP_CEILING;
+        if let Some(max_idle) = shared.limits.max_idle {
+            let oldest = shared.driver.end_idle(now, max_idle);
+            let next = oldest.map_or(max_idle, |oldest| max_idle.saturating_sub(now - oldest));
+            pause = next.max(max_idle / 16).clamp(SWEEP_FLOOR, SWEEP_CEILING);
+        }
     }
 }
 

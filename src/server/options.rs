@@ -3,13 +3,14 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::str::FromStr;
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use crate::base::NodeId;
-use crate::controller::configs::ConfigError;
+use crate::api::PrepareLimits;
+use crate::controller::configs::{
+    BrokerConfigs, BrokerSettings, ConfigError, Endpoint, ListenHost, Listener, Resource,
+};
+use crate::controller::{ControllerError, NewTopic};
 use crate::session::SessionLimits;
 
 /// Kafka's port.
@@ -20,12 +21,12 @@ pub const DEFAULT_LISTENER: &str = "PLAINTEXT";
 /// What a broker is started with.
 #[derive(Clone, Debug)]
 pub struct BrokerOptions {
-    /// Kafka's `node.id`. Default 1.
-    pub node: NodeId,
-    /// Where it listens. Default: a free port on localhost, IPv4 and IPv6.
-    pub listeners: Vec<Listen>,
-    /// Bounds of its connections.
-    pub limits: ConnectionLimits,
+    /// Kafka's settings. Default: none are set.
+    pub configs: BrokerConfigs,
+    /// Where it listens, if not where the settings say. Default: a free port of localhost, IPv4 and IPv6.
+    pub listeners: Option<Vec<Listener>>,
+    /// Topics to begin with.
+    pub topics: Vec<NewTopic>,
     /// Decides every random draw. Default: another one each time.
     pub seed: u64,
     /// Threads that serve connections. Default 1, which costs the least for each request.
@@ -35,13 +36,35 @@ pub struct BrokerOptions {
 impl Default for BrokerOptions {
     fn default() -> Self {
         BrokerOptions {
-            node: NodeId(1),
-            listeners: vec![Listen::localhost(0)],
-            limits: ConnectionLimits::default(),
+            configs: BrokerConfigs::started_with(Default::default()),
+            listeners: Some(vec![localhost(0)]),
+            topics: Vec::new(),
             seed: random_seed(),
             workers: 1,
         }
     }
+}
+
+impl BrokerOptions {
+    /// The same, with one of Kafka's settings.
+    ///
+    /// # Errors
+    /// If there is no such setting, or it can't have this value.
+    pub fn with_setting(mut self, key: &str, value: &str) -> Result<Self, ConfigError> {
+        self.configs.fixed.set(Resource::Broker, key, value)?;
+        Ok(self)
+    }
+
+    /// The same, with a topic of this name and number of partitions.
+    pub fn with_topic(mut self, name: &str, partitions: i32) -> Self {
+        self.topics.push(new_topic(name, partitions));
+        self
+    }
+}
+
+/// A topic with default configs; -1 partitions stand for the default number.
+pub(crate) fn new_topic(name: &str, partitions: i32) -> NewTopic {
+    NewTopic { name: name.to_owned(), partitions, replication_factor: -1, ..NewTopic::default() }
 }
 
 /// A seed from the system's randomness.
@@ -51,57 +74,41 @@ fn random_seed() -> u64 {
 
 /// Bounds of a broker's connections.
 #[derive(Clone, Copy, Debug)]
-pub struct ConnectionLimits {
+pub(crate) struct ConnectionLimits {
     /// Bounds of each one's requests.
-    pub session: SessionLimits,
-    /// Kafka's `max.connections`: further ones wait to be served until one closes. Default: no limit.
-    pub max_connections: usize,
-    /// Kafka's `max.connections.per.ip`: further ones are closed at once. Default: no limit.
-    pub max_connections_per_address: usize,
-    /// Kafka's `connections.max.idle.ms`, default 10 minutes: how long a connection may be quiet, give or take a
-    /// sixteenth. One whose request waits isn't quiet.
-    pub max_idle: Duration,
+    pub(crate) session: SessionLimits,
+    /// Kafka's `max.connections`: further ones wait to be served until one closes.
+    pub(crate) max_connections: usize,
+    /// Kafka's `max.connections.per.ip`: further ones are closed at once.
+    pub(crate) max_connections_per_address: usize,
+    /// Kafka's `connections.max.idle.ms`: how long a connection may be quiet, give or take a sixteenth. One whose
+    /// request waits isn't quiet.
+    pub(crate) max_idle: Option<Duration>,
 }
 
-impl Default for ConnectionLimits {
-    fn default() -> Self {
+impl ConnectionLimits {
+    pub(crate) fn new(settings: &BrokerSettings) -> Self {
+        let network = &settings.network;
         ConnectionLimits {
-            session: SessionLimits::default(),
-            max_connections: usize::MAX,
-            max_connections_per_address: usize::MAX,
-            max_idle: Duration::from_secs(600),
+            session: SessionLimits {
+                max_frame_bytes: network.socket_request_max_bytes,
+                prepare: PrepareLimits { max_decompressed_bytes: settings.huld.max_decompressed_bytes },
+            },
+            max_connections: network.max_connections,
+            max_connections_per_address: network.max_connections_per_ip,
+            max_idle: network.connections_max_idle_ms.map(Duration::from_millis),
         }
     }
 }
 
-/// One listener: `[NAME://][HOST][:PORT]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listen {
-    /// Kafka's name for it.
-    pub name: Arc<str>,
-    /// An address, a name, `localhost` (IPv4 and IPv6), or empty for all addresses of the machine. An IPv6 address
-    /// has no brackets.
-    pub host: String,
-    /// 0 for a free one.
-    pub port: u16,
-    /// What clients are told to connect to. Default: the address that each has reached us by.
-    pub advertised: Option<Advertised>,
-}
-
-impl Listen {
-    /// A plain listener on localhost.
-    pub fn localhost(port: u16) -> Self {
-        Listen { name: DEFAULT_LISTENER.into(), host: "localhost".to_owned(), port, advertised: None }
+/// A plain listener on localhost.
+pub fn localhost(port: u16) -> Listener {
+    Listener {
+        name: DEFAULT_LISTENER.to_owned(),
+        host: ListenHost::Named("localhost".to_owned()),
+        port,
+        advertised: None,
     }
-}
-
-/// What clients are told to connect to: `HOST[:PORT]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advertised {
-    /// A name or address that clients can reach; an IPv6 address without brackets.
-    pub host: Arc<str>,
-    /// Default: the port that the listener is bound to.
-    pub port: Option<u16>,
 }
 
 /// An address that can't be understood, or not be used.
@@ -118,46 +125,51 @@ pub enum AddressError {
     Ipv6(String),
     /// No client can connect to a wildcard.
     #[error(
-        "'{0}' can't be advertised: clients would be told to connect to it; name an address that they can reach"
+        "'{0}' can't be advertised, no client could connect to it: name an address that clients can reach"
     )]
     Wildcard(String),
 }
 
-impl FromStr for Listen {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        let (name, address) = text.split_once("://").unwrap_or((DEFAULT_LISTENER, text));
-        let (host, port) = host_and_port(address)?;
-        Ok(Listen { name: name.into(), host, port: port.unwrap_or(DEFAULT_PORT), advertised: None })
-    }
+/// Reads `[NAME://][HOST][:PORT]`: with an empty host it listens on all addresses.
+///
+/// # Errors
+/// If the text is none of these.
+pub fn parse_listener(text: &str) -> Result<Listener, AddressError> {
+    let (name, address) = text.split_once("://").unwrap_or((DEFAULT_LISTENER, text));
+    let (host, port) = host_and_port(address)?;
+    Ok(Listener {
+        name: name.to_ascii_uppercase(),
+        host: if host.is_empty() { ListenHost::All } else { ListenHost::Named(host) },
+        port: port.unwrap_or(DEFAULT_PORT),
+        advertised: None,
+    })
 }
 
-impl FromStr for Advertised {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        let (host, port) = host_and_port(text)?;
-        let wildcard = host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_unspecified());
-        if host.is_empty() || wildcard || port == Some(0) {
-            return Err(AddressError::Wildcard(text.to_owned()));
-        }
-        Ok(Advertised { host: host.into(), port })
+/// Reads `HOST[:PORT]`, what clients are told to connect to; without a port it is the one that is listened on.
+///
+/// # Errors
+/// If the text is none, or names a wildcard.
+pub fn parse_advertised(text: &str) -> Result<Endpoint, AddressError> {
+    let (host, port) = host_and_port(text)?;
+    let wildcard = host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_unspecified());
+    if host.is_empty() || wildcard || port == Some(0) {
+        return Err(AddressError::Wildcard(text.to_owned()));
     }
+    Ok(Endpoint { host, port: port.unwrap_or(0) })
 }
 
 fn host_and_port(text: &str) -> Result<(String, Option<u16>), AddressError> {
-    let (host, port) = if let Some((address, rest)) = text.strip_prefix('[').and_then(|t| t.split_once(']')) {
-        if address.parse::<std::net::Ipv6Addr>().is_err() {
+    let (host, port) = match text.strip_prefix('[').and_then(|text| text.split_once(']')) {
+        Some((address, _)) if address.parse::<Ipv6Addr>().is_err() => {
             return Err(AddressError::Ipv6(address.to_owned()));
         }
-        (address, rest.strip_prefix(':').or((!rest.is_empty()).then_some(rest)))
-    } else {
-        match text.split_once(':') {
+        Some((address, "")) => (address, None),
+        Some((address, rest)) => (address, Some(rest.strip_prefix(':').unwrap_or(rest))),
+        None => match text.split_once(':') {
             Some((_, port)) if port.contains(':') => return Err(AddressError::Brackets(text.to_owned())),
             Some((host, port)) => (host, Some(port)),
             None => (text, None),
-        }
+        },
     };
     let number = |port: &str| port.parse().map_err(|_| AddressError::Port(port.to_owned()));
     Ok((host.to_owned(), port.map(number).transpose()?))
@@ -182,9 +194,20 @@ pub enum StartError {
         /// What the system says.
         source: io::Error,
     },
+    /// There is no listener to be opened.
+    #[error("there is nothing to listen on: name at least one listener")]
+    NoListener,
     /// The settings contradict each other.
-    #[error("can't start: {0}")]
+    #[error(transparent)]
     Settings(#[from] ConfigError),
+    /// A topic to begin with can't be made.
+    #[error("can't create topic '{name}': {source}")]
+    Topic {
+        /// The topic's name.
+        name: String,
+        /// Why not.
+        source: ControllerError,
+    },
     /// The system refused a thread, a timer or the like.
     #[error("can't start: {}", Plain(source))]
     Runtime {
@@ -199,7 +222,9 @@ impl From<StartError> for io::Error {
             StartError::Listen { source, .. }
             | StartError::Resolve { source, .. }
             | StartError::Runtime { source } => source.kind(),
-            StartError::Settings(_) => io::ErrorKind::InvalidInput,
+            StartError::NoListener | StartError::Settings(_) | StartError::Topic { .. } => {
+                io::ErrorKind::InvalidInput
+            }
         };
         io::Error::new(kind, error)
     }
@@ -219,26 +244,28 @@ impl fmt::Display for Plain<'_> {
 mod tests {
     use super::*;
 
-    fn listen(text: &str) -> (String, String, u16) {
-        let Listen { name, host, port, .. } = text.parse().unwrap();
-        (name.to_string(), host, port)
+    fn listener(text: &str) -> (String, ListenHost, u16) {
+        let Listener { name, host, port, .. } = parse_listener(text).unwrap();
+        (name, host, port)
     }
 
     #[test]
     fn listeners_are_written_as_in_kafka_or_shorter() {
-        let plain = |host: &str, port| (DEFAULT_LISTENER.to_owned(), host.to_owned(), port);
-        assert_eq!(listen("127.0.0.1:0"), plain("127.0.0.1", 0));
-        assert_eq!(listen("[::1]:19092"), plain("::1", 19092));
-        assert_eq!(listen("[::]"), plain("::", DEFAULT_PORT));
-        assert_eq!(listen("localhost"), plain("localhost", DEFAULT_PORT));
-        assert_eq!(listen(":9093"), plain("", 9093));
-        assert_eq!(listen("PLAINTEXT://:9093"), plain("", 9093));
-        assert_eq!(listen("INSIDE://kafka:29092"), ("INSIDE".to_owned(), "kafka".to_owned(), 29092));
+        let named =
+            |name: &str, host: &str, port| (name.to_owned(), ListenHost::Named(host.to_owned()), port);
+        let all = |port| (DEFAULT_LISTENER.to_owned(), ListenHost::All, port);
+        assert_eq!(listener("127.0.0.1:0"), named(DEFAULT_LISTENER, "127.0.0.1", 0));
+        assert_eq!(listener("[::1]:19092"), named(DEFAULT_LISTENER, "::1", 19092));
+        assert_eq!(listener("[::]"), named(DEFAULT_LISTENER, "::", DEFAULT_PORT));
+        assert_eq!(listener("localhost"), named(DEFAULT_LISTENER, "localhost", DEFAULT_PORT));
+        assert_eq!(listener(":9093"), all(9093));
+        assert_eq!(listener("PLAINTEXT://:9093"), all(9093));
+        assert_eq!(listener("inside://kafka:29092"), named("INSIDE", "kafka", 29092));
     }
 
     #[test]
     fn listeners_that_make_no_sense_are_refused() {
-        let error = |text: &str| text.parse::<Listen>().unwrap_err();
+        let error = |text: &str| parse_listener(text).unwrap_err();
         assert_eq!(error("host:port"), AddressError::Port("port".to_owned()));
         assert_eq!(error("host:70000"), AddressError::Port("70000".to_owned()));
         assert_eq!(error("::1:9092"), AddressError::Brackets("::1:9092".to_owned()));
@@ -249,10 +276,10 @@ mod tests {
     #[test]
     fn wildcards_are_not_advertised() {
         for text in ["0.0.0.0", "0.0.0.0:9092", "[::]:9092", "[::ffff:0.0.0.0]", "", ":9092", "host:0"] {
-            assert_eq!(text.parse::<Advertised>(), Err(AddressError::Wildcard(text.to_owned())));
+            assert_eq!(parse_advertised(text), Err(AddressError::Wildcard(text.to_owned())));
         }
-        let advertised: Advertised = "[2001:db8::7]:1234".parse().unwrap();
-        assert_eq!(advertised, Advertised { host: "2001:db8::7".into(), port: Some(1234) });
-        assert_eq!("kafka".parse(), Ok(Advertised { host: "kafka".into(), port: None }));
+        let endpoint = |host: &str, port| Ok(Endpoint { host: host.to_owned(), port });
+        assert_eq!(parse_advertised("[2001:db8::7]:1234"), endpoint("2001:db8::7", 1234));
+        assert_eq!(parse_advertised("kafka"), endpoint("kafka", 0));
     }
 }

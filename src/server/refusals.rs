@@ -8,6 +8,7 @@ use crate::api::Refusal;
 use crate::base::Instant;
 use crate::session::Violation;
 use crate::wire::frame::FrameError;
+use crate::wire::header::HeaderError;
 
 /// Lines about one cause within one window.
 const LINES_PER_WINDOW: u32 = 10;
@@ -88,8 +89,10 @@ pub(crate) fn cause(violation: &Violation) -> &'static str {
         Violation::Frame(FrameError::Tls) => "TLS hello",
         Violation::Frame(FrameError::Http) => "HTTP",
         Violation::Frame(_) => "impossible frame length",
-        Violation::Refused(Refusal::Header { .. }) => "malformed header",
-        Violation::Refused(Refusal::UnknownApi { .. }) => "unknown API key",
+        Violation::Refused(
+            Refusal::UnknownApi { .. } | Refusal::Header(HeaderError::UnknownApiKey { .. }),
+        ) => "unknown API key",
+        Violation::Refused(Refusal::Header(_)) => "malformed header",
         Violation::Refused(Refusal::UnsupportedVersion { .. }) => "unsupported version",
         Violation::Refused(Refusal::Malformed { .. }) => "malformed request",
     }

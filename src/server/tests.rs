@@ -5,11 +5,15 @@ use std::net::{Ipv6Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::base::ConnectionId;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-fn start(limits: ConnectionLimits) -> Broker {
-    Broker::start(BrokerOptions { limits, ..BrokerOptions::default() }).unwrap()
+fn start(settings: &[(&str, &str)]) -> Broker {
+    let options = BrokerOptions::default();
+    let options =
+        settings.iter().fold(options, |options, (key, value)| options.with_setting(key, value).unwrap());
+    Broker::start(options).unwrap()
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -63,7 +67,7 @@ fn assert_closed(stream: &mut TcpStream) {
 
 #[test]
 fn answers_on_both_families_of_localhost() {
-    let broker = start(ConnectionLimits::default());
+    let broker = start(&[]);
     assert_alive(&mut connect(broker.address()), 1);
     let v6 = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), broker.address().port());
     if std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
@@ -73,7 +77,7 @@ fn answers_on_both_families_of_localhost() {
 
 #[test]
 fn pipelined_requests_are_answered_in_order() {
-    let broker = start(ConnectionLimits::default());
+    let broker = start(&[]);
     let mut stream = connect(broker.address());
     let requests: Vec<u8> = (0..1000).flat_map(api_versions).collect();
     let mut writer = stream.try_clone().unwrap();
@@ -86,7 +90,7 @@ fn pipelined_requests_are_answered_in_order() {
 
 #[test]
 fn requests_before_a_half_close_are_answered() {
-    let broker = start(ConnectionLimits::default());
+    let broker = start(&[]);
     let mut stream = connect(broker.address());
     stream.write_all(&[api_versions(1), api_versions(2)].concat()).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -97,7 +101,7 @@ fn requests_before_a_half_close_are_answered() {
 
 #[test]
 fn what_is_no_request_closes_its_connection_alone() {
-    let broker = start(ConnectionLimits::default());
+    let broker = start(&[]);
     let mut healthy = connect(broker.address());
     let bad: [&[u8]; 9] = [
         &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3],
@@ -120,7 +124,7 @@ fn what_is_no_request_closes_its_connection_alone() {
 
 #[test]
 fn a_request_before_a_bad_one_is_answered() {
-    let broker = start(ConnectionLimits::default());
+    let broker = start(&[]);
     let mut stream = connect(broker.address());
     stream.write_all(&api_versions(1)).unwrap();
     assert_eq!(response(&mut stream).0, 1);
@@ -131,7 +135,7 @@ fn a_request_before_a_bad_one_is_answered() {
 #[test]
 fn quiet_connections_are_closed_and_active_ones_are_not() {
     let max_idle = Duration::from_millis(400);
-    let broker = start(ConnectionLimits { max_idle, ..ConnectionLimits::default() });
+    let broker = start(&[("connections.max.idle.ms", "400")]);
     let began = Instant::now();
     let mut quiet = connect(broker.address());
     let mut half_a_frame = connect(broker.address());
@@ -153,12 +157,12 @@ fn quiet_connections_are_closed_and_active_ones_are_not() {
 
 #[test]
 fn a_panic_ends_its_connection_alone() {
-    let broker = start(ConnectionLimits::default());
+    let broker = start(&[]);
     let mut unlucky = connect(broker.address());
     let mut healthy = connect(broker.address());
     assert_alive(&mut unlucky, 1);
     assert_alive(&mut healthy, 2);
-    broker.driver().panic_at_next_call();
+    broker.driver().command(Command::PanicAtNextRequest(ConnectionId(1 << 32)));
     unlucky.write_all(&api_versions(3)).unwrap();
     assert_closed(&mut unlucky);
     assert_eq!(broker.panics(), 1);
@@ -168,7 +172,7 @@ fn a_panic_ends_its_connection_alone() {
 
 #[test]
 fn connections_above_the_limit_wait_for_a_place() {
-    let broker = start(ConnectionLimits { max_connections: 1, ..ConnectionLimits::default() });
+    let broker = start(&[("max.connections", "1")]);
     let mut first = connect(broker.address());
     assert_alive(&mut first, 1);
     let mut second = connect(broker.address());
@@ -182,7 +186,7 @@ fn connections_above_the_limit_wait_for_a_place() {
 
 #[test]
 fn connections_above_the_limit_of_their_address_are_closed() {
-    let broker = start(ConnectionLimits { max_connections_per_address: 1, ..ConnectionLimits::default() });
+    let broker = start(&[("max.connections.per.ip", "1")]);
     let mut first = connect(broker.address());
     assert_alive(&mut first, 1);
     assert_closed(&mut connect(broker.address()));
@@ -195,7 +199,7 @@ fn connections_above_the_limit_of_their_address_are_closed() {
 
 #[test]
 fn dropping_the_broker_closes_its_connections() {
-    let broker = start(ConnectionLimits::default());
+    let broker = start(&[]);
     let address = broker.address();
     let mut stream = connect(address);
     assert_alive(&mut stream, 1);
@@ -208,8 +212,8 @@ fn dropping_the_broker_closes_its_connections() {
 
 #[test]
 fn a_port_in_use_is_an_error() {
-    let broker = start(ConnectionLimits::default());
-    let listeners = vec![Listen::localhost(broker.address().port())];
+    let broker = start(&[]);
+    let listeners = Some(vec![localhost(broker.address().port())]);
     let error = Broker::start(BrokerOptions { listeners, ..BrokerOptions::default() }).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse);
     assert!(error.to_string().starts_with("can't listen on 127.0.0.1:"), "{error}");
