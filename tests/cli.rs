@@ -12,6 +12,9 @@ const ONE_SECOND: Duration = Duration::from_secs(1);
 fn huld(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_huld"));
     command.args(arguments).env_remove("RUST_LOG").stdin(Stdio::null());
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("KAFKA_")) {
+        command.env_remove(name);
+    }
     command
 }
 
@@ -190,4 +193,69 @@ fn refused_connections_are_one_line_in_the_log() {
     assert!(log.lines().count() <= 20, "{log}");
     assert!(log.lines().all(|line| line.starts_with('{') && line.contains("WARN")), "{log}");
     assert!(log.contains("HTTP"), "{log}");
+}
+
+/// A file for one test, gone when this is dropped.
+struct File(std::path::PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("huld-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        File(path)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_wrong_setting_is_named_with_its_place() {
+    let file = File::new("wrong.properties", "# a comment\nnum.partitions=many\n");
+    let path = file.0.to_str().unwrap();
+    let ended = output(&["--config", path, "--port", "0"]);
+    assert_eq!(ended.status.code(), Some(2));
+    let printed = String::from_utf8(ended.stderr).unwrap();
+    assert!(printed.starts_with(&format!("huld: {path}:2: num.partitions=many: ")), "{printed}");
+    for (arguments, expected) in [
+        (&["--config", "/no/such/file"][..], "huld: --config /no/such/file: "),
+        (&["--set", "num.partitions"], "huld: --set num.partitions: "),
+        (&["--memory", "much"], "huld: --memory much: "),
+        (&["--topic", "a:none"], "huld: --topic a:none: "),
+        (&["--port", "0", "--topic", "a/b"], "huld: can't create topic 'a/b': "),
+    ] {
+        let ended = output(arguments);
+        let printed = String::from_utf8(ended.stderr).unwrap();
+        assert!(printed.starts_with(expected), "{arguments:?}: {printed}");
+        assert_eq!((ended.status.code(), printed.lines().count()), (Some(2), 1), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_file_for_apache_kafka_starts_and_unknown_settings_warn_once() {
+    let text = "process.roles=broker,controller\nnode.id=7\ncontroller.quorum.voters=7@localhost:19093\n\
+                listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://:19093\ncontroller.listener.names=CONTROLLER\n\
+                log.dirs=/no/such/folder\nnum.network.threads=3\nno.such.setting=1\n";
+    let file = File::new("kafka.properties", text);
+    let mut child = huld(&["--config", file.0.to_str().unwrap()])
+        .env("KAFKA_NUM_PARTITIONS", "3")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut lines = String::new();
+    while !lines.contains("huld: listening on PLAINTEXT://127.0.0.1:") {
+        assert_ne!(out.read_line(&mut lines).unwrap(), 0, "{lines}");
+    }
+    assert!(lines.contains("[KafkaServer id=7] started"), "{lines}");
+    signal(&child, Signal::TERM);
+    let mut log = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(log.matches("no.such.setting").count(), 1, "{log}");
+    assert_eq!(log.lines().count(), 1, "{log}");
 }

@@ -83,6 +83,12 @@ impl Driver {
         self.panics.load(Ordering::Relaxed)
     }
 
+    /// How many requests wait.
+    #[cfg(test)]
+    pub(super) fn parked(&self) -> usize {
+        lock(&self.core).cluster.waits(self.clock.now()).len()
+    }
+
     /// Connections that are open.
     pub(crate) fn open_connections(&self) -> usize {
         self.open.load(Ordering::Relaxed)

@@ -233,3 +233,92 @@ fn wait(event: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(PATIENCE, event).await }).unwrap();
 }
+
+/// Fetch v4 of partition 0 from offset 0, which waits for one byte.
+fn fetch(topic: &str, correlation_id: i32, max_wait_ms: i32) -> Vec<u8> {
+    let mut body = Vec::new();
+    for number in [-1, max_wait_ms, 1, 1 << 20] {
+        body.extend(i32::to_be_bytes(number));
+    }
+    body.push(0);
+    body.extend(1i32.to_be_bytes());
+    body.extend((topic.len() as i16).to_be_bytes());
+    body.extend(topic.as_bytes());
+    body.extend(1i32.to_be_bytes());
+    body.extend(0i32.to_be_bytes());
+    body.extend(0i64.to_be_bytes());
+    body.extend((1i32 << 20).to_be_bytes());
+    request(1, 4, correlation_id, &body)
+}
+
+fn start_with_topic() -> Broker {
+    Broker::start(BrokerOptions::default().with_topic("waits", 1)).unwrap()
+}
+
+/// A connection whose fetch is parked.
+fn parked(broker: &Broker, max_wait_ms: i32) -> TcpStream {
+    let before = broker.driver().parked();
+    let mut stream = connect(broker.address());
+    stream.write_all(&fetch("waits", 1, max_wait_ms)).unwrap();
+    // The broker's thread handles one connection after the other: once a second one that came later has its answer,
+    // the first one's request has been handled.
+    let mut other = connect(broker.address());
+    while broker.driver().parked() == before {
+        assert_alive(&mut other, 2);
+    }
+    stream
+}
+
+#[test]
+fn a_parked_fetch_is_answered_when_its_time_is_up_and_not_before() {
+    let broker = start_with_topic();
+    let began = Instant::now();
+    let mut stream = connect(broker.address());
+    stream.write_all(&fetch("waits", 7, 300)).unwrap();
+    stream.write_all(&api_versions(8)).unwrap();
+    assert_eq!(response(&mut stream).0, 7, "what was asked later waits");
+    let lasted = began.elapsed();
+    assert!(lasted >= Duration::from_millis(300) && lasted < Duration::from_millis(700), "{lasted:?}");
+    assert_eq!(response(&mut stream).0, 8);
+}
+
+#[test]
+fn a_client_that_goes_takes_its_waits_with_it() {
+    let broker = start_with_topic();
+    for pipelined in [&[][..], &api_versions(2)] {
+        let mut stream = parked(&broker, i32::MAX);
+        stream.write_all(pipelined).unwrap();
+        assert_eq!(broker.driver().parked(), 1);
+        let closed = broker.driver().connection_closed();
+        drop(stream);
+        wait(closed);
+        assert_eq!(broker.driver().parked(), 0);
+    }
+}
+
+#[test]
+fn parked_fetches_are_answered_when_the_broker_stops() {
+    let broker = start_with_topic();
+    let mut stream = parked(&broker, i32::MAX);
+    let began = Instant::now();
+    drop(broker);
+    assert!(began.elapsed() < Duration::from_secs(1));
+    assert_eq!(response(&mut stream).0, 1);
+    assert_closed(&mut stream);
+}
+
+#[test]
+fn a_connection_whose_request_waits_is_not_idle() {
+    let options = BrokerOptions::default().with_topic("waits", 1);
+    let broker = Broker::start(options.with_setting("connections.max.idle.ms", "100").unwrap()).unwrap();
+    let mut stream = connect(broker.address());
+    stream.write_all(&fetch("waits", 1, 600)).unwrap();
+    assert_eq!(response(&mut stream).0, 1);
+    assert_closed(&mut stream);
+}
+
+#[test]
+fn a_topic_that_cannot_be_made_is_an_error_at_the_start() {
+    let error = Broker::start(BrokerOptions::default().with_topic("a/b", 1)).unwrap_err();
+    assert!(error.to_string().starts_with("can't create topic 'a/b': "), "{error}");
+}
