@@ -11,7 +11,7 @@ pub(crate) fn default_log_memory_bytes() -> u64 {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn memory_bytes() -> Option<u64> {
     let system = rustix::system::sysinfo();
-    let installed = u64::try_from(system.totalram).ok()?.saturating_mul(u64::from(system.mem_unit));
+    let installed = u64::try_from(u128::from(system.totalram) * u128::from(system.mem_unit)).ok()?;
     // A container's own limit (cgroup v2); "max" if it has none.
     let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
