@@ -394,3 +394,84 @@ impl Walk<'_> {
         Ok(())
     }
 }
+
+// Against the codec, under a counting allocator and with recorded requests: tests/preflight.rs, tests/allocation.rs.
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const METADATA: i16 = 3;
+
+    fn reason(version: i16, body: &[u8]) -> Reason {
+        check(METADATA, version, body).unwrap_err().reason
+    }
+
+    #[test]
+    fn unknown_keys_and_versions() {
+        let refused = |api_key, version| check(api_key, version, &[]).unwrap_err().reason;
+        for api_key in [-1, 4, 93, i16::MIN, i16::MAX] {
+            assert_eq!(refused(api_key, 0), Reason::UnknownApiKey(api_key));
+        }
+        for (api_key, version) in [(0, 2), (0, 14), (3, -1), (3, 14), (3, i16::MIN), (3, i16::MAX)] {
+            assert_eq!(refused(api_key, version), Reason::UnknownVersion { api_key, version });
+        }
+    }
+
+    #[test]
+    fn an_error_says_where() {
+        let error = check(METADATA, 4, b"\0\0\0\x02\0\x01a\0\x05b").unwrap_err();
+        assert_eq!(error.offset, 9);
+        assert_eq!(error.reason, Reason::LengthBeyondEnd { length: 5, remaining: 1 });
+        assert_eq!(error.to_string(), "a length of 5 where 1 bytes remain (at byte 9 of the body)");
+    }
+
+    #[test]
+    fn counts_must_fit_the_elements_that_remain() {
+        // A topic takes two bytes at least.
+        assert!(check(METADATA, 1, b"\0\0\0\x02\0\0\0\0").is_ok());
+        assert_eq!(reason(1, b"\0\0\0\x03\0\0\0\0"), Reason::CountBeyondEnd { count: 3, remaining: 4 });
+        assert_eq!(reason(1, b"\0\0\0"), Reason::Truncated(1));
+    }
+
+    #[test]
+    fn varints_of_five_bytes_at_most() {
+        assert_eq!(
+            reason(9, b"\xff\xff\xff\xff\x0f"),
+            Reason::CountBeyondEnd { count: u32::MAX - 1, remaining: 0 }
+        );
+        assert_eq!(reason(9, b"\x80\x80\x80\x80\x80\x00"), Reason::LongVarint);
+        assert_eq!(reason(9, b"\x80\x80"), Reason::Truncated(1));
+        // More bytes than needed are no error, to Kafka neither.
+        assert!(check(METADATA, 9, b"\x81\x80\x00\0\0\0\0").is_ok());
+    }
+
+    #[test]
+    fn unknown_tagged_fields_cost_memory() {
+        let body = |tags: &[u8]| [b"\x01\0\0\0", tags].concat();
+        let decoded_bytes = |tags: &[u8]| check(METADATA, 9, &body(tags)).unwrap().decoded_bytes;
+        assert_eq!(decoded_bytes(b"\0"), 0);
+        assert_eq!(decoded_bytes(b"\x01\x05\x01x"), NODE_BYTES);
+        assert_eq!(decoded_bytes(b"\x02\x05\x01x\x06\0"), NODE_BYTES);
+        let refused = |tags| check(METADATA, 9, &body(tags)).unwrap_err().reason;
+        assert_eq!(refused(b"\x02\x05\0\x06"), Reason::CountBeyondEnd { count: 2, remaining: 3 });
+        assert_eq!(refused(b"\x01\x05\x02x"), Reason::LengthBeyondEnd { length: 2, remaining: 1 });
+    }
+
+    #[test]
+    fn what_grows_beyond_proportion_is_refused() {
+        // An empty name and a tagged field: five bytes, for which the codec allocates a node of a map.
+        let topic = b"\x01\x01\x05\x01x";
+        let body = |count: u16| {
+            let count_bytes = [(count + 1) as u8 | 0x80, ((count + 1) >> 7) as u8];
+            [&count_bytes[..], &topic.repeat(count.into()), &[0; 4]].concat()
+        };
+        assert!(check(METADATA, 9, &body(2000)).is_ok());
+        let limit_bytes = memory_limit(body(3000).len());
+        match reason(9, &body(3000)) {
+            Reason::TooMuchMemory { decoded_bytes, limit_bytes: limit } => {
+                assert!(limit == limit_bytes && decoded_bytes > limit_bytes);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
