@@ -304,29 +304,29 @@ fn facts(bytes: &[u8], limit: usize) -> Result<RecordFacts, BatchError> {
         return Err(BatchError::Crc);
     }
     check_header(&view)?;
-    let append_time = view.is_log_append_time().then(|| view.max_timestamp());
     let base_timestamp = view.base_timestamp();
-    let mut facts = RecordFacts {
-        max_timestamp: NO_TIMESTAMP,
-        min_timestamp: i64::MAX,
-        has_timestamp: false,
-        has_null_key: false,
-        are_offsets_in_order: true,
-    };
-    let mut next_offset = 0;
+    let (mut max_timestamp, mut min_timestamp) = (NO_TIMESTAMP, i64::MAX);
+    let (mut key_len_bits, mut offset_bits, mut next_offset) = (0, 0, 0);
     walk(bytes, limit, |record| {
-        let timestamp = append_time.unwrap_or(base_timestamp.wrapping_add(record.timestamp_delta));
-        facts.max_timestamp = facts.max_timestamp.max(timestamp);
-        if timestamp != NO_TIMESTAMP {
-            facts.min_timestamp = facts.min_timestamp.min(timestamp);
-            facts.has_timestamp = true;
-        }
-        facts.has_null_key |= record.key_len < 0;
-        facts.are_offsets_in_order &= record.offset_delta == next_offset;
+        let timestamp = base_timestamp.wrapping_add(record.timestamp_delta);
+        max_timestamp = max_timestamp.max(timestamp);
+        min_timestamp = min_timestamp.min(if timestamp == NO_TIMESTAMP { i64::MAX } else { timestamp });
+        key_len_bits |= record.key_len;
+        offset_bits |= record.offset_delta ^ next_offset;
         next_offset += 1;
         ControlFlow::Continue(())
     })?;
-    Ok(facts)
+    if view.is_log_append_time() {
+        max_timestamp = view.max_timestamp().max(NO_TIMESTAMP);
+        min_timestamp = if view.max_timestamp() == NO_TIMESTAMP { i64::MAX } else { view.max_timestamp() };
+    }
+    Ok(RecordFacts {
+        max_timestamp,
+        min_timestamp,
+        has_timestamp: min_timestamp != i64::MAX || max_timestamp == i64::MAX,
+        has_null_key: key_len_bits < 0,
+        are_offsets_in_order: offset_bits == 0,
+    })
 }
 
 fn check_header(view: &BatchView<'_>) -> Result<(), BatchError> {

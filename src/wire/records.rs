@@ -140,12 +140,7 @@ pub fn walk(
     };
     let codec = view.codec().unwrap_or(Codec::None);
     if codec == Codec::None {
-        for record in RecordIter::new(body, view.count()) {
-            if visit(&outline(&record?)).is_break() {
-                break;
-            }
-        }
-        return Ok(());
+        return walk_slice(body, view.count(), visit);
     }
     let mut stream = RecordStream::new(Decompressor::new(codec, body, limit)?);
     for _ in 0..view.count() {
@@ -159,16 +154,51 @@ pub fn walk(
     Ok(())
 }
 
-#[inline]
-fn outline(record: &RecordView<'_>) -> RecordOutline {
-    let len =
-        |content: Option<&[u8]>| content.map_or(-1, |bytes| i32::try_from(bytes.len()).unwrap_or(i32::MAX));
-    RecordOutline {
-        timestamp_delta: record.timestamp_delta,
-        offset_delta: record.offset_delta,
-        key_len: len(record.key),
-        value_len: len(record.value),
+fn walk_slice(
+    body: &[u8],
+    count: i32,
+    mut visit: impl FnMut(&RecordOutline) -> ControlFlow<()>,
+) -> Result<(), RecordError> {
+    let mut rest = body;
+    for _ in 0..count {
+        let mut at = rest;
+        let Some(outline) = outline(&mut at) else {
+            return record(&mut rest).map(|_| ()).and(Err(RecordError::Length));
+        };
+        rest = at;
+        if visit(&outline).is_break() {
+            return Ok(());
+        }
     }
+    if count > 0 && !rest.is_empty() { Err(RecordError::Remaining) } else { Ok(()) }
+}
+
+/// What [`record`] reads, as little of it as a walk needs; none where `record` has an error to name.
+#[inline(always)]
+fn outline(rest: &mut &[u8]) -> Option<RecordOutline> {
+    let length = usize::try_from(varint(rest).ok()?).ok()?;
+    let (mut body, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    body = body.get(1..)?;
+    let timestamp_delta = varlong(&mut body).ok()?;
+    let offset_delta = varint(&mut body).ok()?;
+    let key_len = varint(&mut body).ok()?;
+    body = body.get(usize::try_from(key_len).unwrap_or(0)..)?;
+    let value_len = varint(&mut body).ok()?;
+    body = body.get(usize::try_from(value_len).unwrap_or(0)..)?;
+    if body != [0] {
+        let count = varint(&mut body).ok()?;
+        headers(&mut body, count).ok()?;
+        if !body.is_empty() {
+            return None;
+        }
+    }
+    Some(RecordOutline {
+        timestamp_delta,
+        offset_delta,
+        key_len: key_len.max(-1),
+        value_len: value_len.max(-1),
+    })
 }
 
 #[inline]
@@ -246,30 +276,45 @@ impl From<VarintError> for RecordError {
 
 #[inline(always)]
 fn varint(rest: &mut &[u8]) -> Result<i32, VarintError> {
-    let raw = match rest.split_first() {
-        Some((byte, after)) if *byte < 0x80 => {
-            *rest = after;
-            u32::from(*byte)
-        }
-        _ => long_varint::<5>(rest)? as u32,
+    let raw = match short_varint(rest) {
+        Some(raw) => raw,
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "bits beyond the type are dropped, as Kafka does"
+        )]
+        None => long_varint::<5>(rest)? as u32,
     };
     Ok((raw >> 1).cast_signed() ^ (raw & 1).cast_signed().wrapping_neg())
 }
 
 #[inline(always)]
 fn varlong(rest: &mut &[u8]) -> Result<i64, VarintError> {
-    let raw = match rest.split_first() {
-        Some((byte, after)) if *byte < 0x80 => {
-            *rest = after;
-            u64::from(*byte)
-        }
-        _ => long_varint::<10>(rest)?,
+    let raw = match short_varint(rest) {
+        Some(raw) => u64::from(raw),
+        None => long_varint::<10>(rest)?,
     };
     Ok((raw >> 1).cast_signed() ^ (raw & 1).cast_signed().wrapping_neg())
 }
 
-/// A varint of at most `BYTES` bytes. Bits beyond the type are dropped, as Kafka does.
-#[inline]
+/// A varint of one or two bytes, as nearly all are.
+#[inline(always)]
+fn short_varint(rest: &mut &[u8]) -> Option<u32> {
+    match *rest {
+        [byte, after @ ..] if *byte < 0x80 => {
+            *rest = after;
+            Some(u32::from(*byte))
+        }
+        [low, high, after @ ..] if *high < 0x80 => {
+            *rest = after;
+            Some(u32::from(*low & 0x7f) | u32::from(*high) << 7)
+        }
+        _ => None,
+    }
+}
+
+/// A varint of at most `BYTES` bytes.
+#[cold]
+#[inline(never)]
 fn long_varint<const BYTES: usize>(rest: &mut &[u8]) -> Result<u64, VarintError> {
     let mut raw = 0;
     for (index, byte) in rest.iter().take(BYTES).enumerate() {
