@@ -9,7 +9,8 @@ use bytes::Bytes;
 use huld::wire::batch::{BatchView, Codec};
 use huld::wire::check::{TopicRules, check_context_free};
 use huld::wire::compression::DECOMPRESSED_BYTES_MAX;
-use huld::wire::records::{BatchBuilder, BatchHeader, walk};
+use huld::wire::records::{BatchBuilder, BatchHeader};
+use huld::wire::walk::walk;
 
 const NOW_MS: i64 = 1_700_000_000_000;
 

@@ -5,8 +5,8 @@ use bytes::{Bytes, BytesMut};
 use super::segment::{Located, Segment, Slice, Walked};
 use super::{Log, OffsetOutOfRange};
 use crate::wire::batch::BatchView;
-use crate::wire::check;
 use crate::wire::records::RecordError;
+use crate::wire::walk;
 
 /// A slice below this size is copied together with its neighbours where one read yields many, bytes: an answer of
 /// thousands of slices costs more in writing than the copy does.
@@ -95,7 +95,7 @@ impl TimestampOffset {
         bytes: &[u8],
         limit: usize,
     ) -> Result<Option<Self>, RecordError> {
-        let found = check::record_with_max_timestamp(bytes, limit)?;
+        let found = walk::record_with_max_timestamp(bytes, limit)?;
         Ok(found.map(|found| TimestampOffset::new(batch, found)))
     }
 }
@@ -182,7 +182,7 @@ impl Log {
     ) -> Result<Option<TimestampOffset>, RecordError> {
         let start = self.log_start_offset;
         let look_inside = |batch: StoredBatch<'_>| {
-            check::first_record_at_or_after(batch.bytes, timestamp_ms, start, limit)
+            walk::first_record_at_or_after(batch.bytes, timestamp_ms, start, limit)
                 .map(|found| found.map(|found| TimestampOffset::new(&batch.view, found)))
                 .transpose()
         };

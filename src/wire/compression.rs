@@ -198,3 +198,113 @@ impl<'a> GzipMembers<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CODECS: [Codec; 5] = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
+    const MIB: usize = 1 << 20;
+
+    fn decompressed(codec: Codec, bytes: Vec<u8>, limit: usize) -> Result<Bytes, DecompressError> {
+        decompress(codec, &Bytes::from(bytes), limit)
+    }
+
+    #[test]
+    fn limit_is_exact() {
+        for codec in CODECS {
+            for len in [0, 1, 100_000] {
+                let packed = compress(codec, &vec![7; len]).unwrap();
+                assert_eq!(decompressed(codec, packed.clone(), len).unwrap().len(), len, "{codec:?}");
+                if len > 0 {
+                    let error = DecompressError::TooLarge { limit: len - 1 };
+                    assert_eq!(decompressed(codec, packed, len - 1), Err(error), "{codec:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_of_another_kind_are_corrupt() {
+        for codec in &CODECS[1..] {
+            let error = decompressed(*codec, b"plain bytes, no codec wrote them".to_vec(), MIB).unwrap_err();
+            assert!(matches!(&error, DecompressError::Corrupt { codec: by, .. } if by == codec), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_cut_stream_is_an_error_at_every_length() {
+        // Snappy's framing has no end, and its blocks are long; the others notice each missing byte.
+        let content: Vec<u8> = (0..2000u32).flat_map(|number| (number * number).to_be_bytes()).collect();
+        for codec in [Codec::Gzip, Codec::Lz4, Codec::Zstd] {
+            let packed = compress(codec, &content).unwrap();
+            for cut in 1..packed.len() {
+                assert!(decompressed(codec, packed[..cut].to_vec(), MIB).is_err(), "{codec:?} cut to {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn gzip_members_follow_one_another_and_rubbish_ends_them() {
+        let member = |content: &[u8]| compress(Codec::Gzip, content).unwrap();
+        let two = [member(b"one "), member(b"two")].concat();
+        assert_eq!(decompressed(Codec::Gzip, two.clone(), MIB).unwrap(), "one two");
+        assert_eq!(decompressed(Codec::Gzip, [&two[..], &[0; 40]].concat(), MIB).unwrap(), "one two");
+    }
+
+    #[test]
+    fn bombs_are_refused_at_the_limit() {
+        let zeros = vec![0; MIB];
+        let gzip = compress(Codec::Gzip, &zeros).unwrap().repeat(1024);
+        let framed = compress(Codec::Snappy, &zeros).unwrap();
+        let snappy = [&framed[..16], &framed[16..].repeat(1024)].concat();
+        let mut zstd = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+        for _ in 0..1024 {
+            zstd.write_all(&zeros).unwrap();
+        }
+        let lz4 = compress(Codec::Lz4, &vec![0; 4 * MIB]).unwrap();
+        let lz4 = [&lz4[..7], &lz4[7..lz4.len() - 4].repeat(256)].concat();
+        let bombs = [
+            (Codec::Gzip, gzip),
+            (Codec::Snappy, snappy),
+            (Codec::Zstd, zstd.finish().unwrap()),
+            (Codec::Lz4, lz4),
+        ];
+        for (codec, bomb) in bombs {
+            let limit = 3 * MIB;
+            assert_eq!(
+                decompressed(codec, bomb, limit),
+                Err(DecompressError::TooLarge { limit }),
+                "{codec:?}"
+            );
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn compressed_bytes_come_back(
+            content in prop::collection::vec(prop::sample::select(&[0u8, 1, 2, 250][..]), 0..20_000),
+            codec in prop::sample::select(&CODECS[..]),
+        ) {
+            let packed = compress(codec, &content).unwrap();
+            prop_assert_eq!(decompressed(codec, packed, content.len()).unwrap(), content);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_danger(
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+            codec in prop::sample::select(&CODECS[..]),
+            with_header in any::<bool>(),
+        ) {
+            let header = if with_header { compress(codec, b"0123456789").unwrap() } else { Vec::new() };
+            let packed = [&header[..header.len() / 2], &bytes].concat();
+            if let Ok(content) = decompressed(codec, packed, MIB) {
+                prop_assert!(content.len() <= MIB);
+            }
+        }
+    }
+}

@@ -77,7 +77,9 @@ impl<'a> Lz4Reader<'a> {
             self.block.clear();
             self.block.extend_from_slice(block);
         } else {
-            self.block.resize(frame.block_bytes_max, 0);
+            // No byte of a block stands for more than 255.
+            let bytes_max = block.len().saturating_mul(255).saturating_add(16).min(frame.block_bytes_max);
+            self.block.resize(bytes_max, 0);
             let written = lz4_flex::block::decompress_into(block, &mut self.block)
                 .map_err(|error| io::Error::new(ErrorKind::InvalidData, error.to_string()))?;
             self.block.truncate(written);
@@ -171,4 +173,87 @@ fn xxh32(bytes: &[u8]) -> u32 {
     hash = (hash ^ (hash >> 15)).wrapping_mul(p2);
     hash = (hash ^ (hash >> 13)).wrapping_mul(p3);
     hash ^ (hash >> 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
+    use std::io::Write;
+
+    use super::*;
+
+    fn read(bytes: &[u8]) -> io::Result<Vec<u8>> {
+        let mut reader = Lz4Reader::new(bytes);
+        let (mut out, mut piece) = (Vec::new(), [0; 1000]);
+        loop {
+            match reader.read(&mut piece)? {
+                0 => return Ok(out),
+                read => out.extend_from_slice(&piece[..read]),
+            }
+        }
+    }
+
+    fn packed(info: FrameInfo, content: &[u8]) -> Vec<u8> {
+        let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+        encoder.write_all(content).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn content() -> Vec<u8> {
+        (0..60_000u32).flat_map(|number| (number / 3 * 7919).to_le_bytes()).collect()
+    }
+
+    fn independent() -> FrameInfo {
+        FrameInfo::new().block_mode(BlockMode::Independent)
+    }
+
+    #[test]
+    fn frames_of_every_kind_are_read() {
+        let content = content();
+        let sizes = [BlockSize::Max64KB, BlockSize::Max256KB, BlockSize::Max1MB, BlockSize::Max4MB];
+        for size in sizes {
+            for checksums in [false, true] {
+                for sized in [None, Some(content.len() as u64)] {
+                    let info = independent().block_size(size).block_checksums(checksums);
+                    let info = info.content_checksum(checksums).content_size(sized);
+                    assert_eq!(read(&packed(info, &content)).unwrap(), content);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn frame_of_dependent_blocks_is_refused() {
+        let bytes = packed(FrameInfo::new().block_mode(BlockMode::Linked), &content());
+        assert_eq!(read(&bytes).unwrap_err().to_string(), "blocks depend on each other");
+    }
+
+    #[test]
+    fn checksums_of_header_and_blocks_count_but_not_that_of_the_content() {
+        let info = independent().block_checksums(true).content_checksum(true);
+        let bytes = packed(info, b"some content");
+        let changed = |at: usize| {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1;
+            read(&bytes)
+        };
+        let end = bytes.len();
+        assert_eq!(changed(6).unwrap_err().to_string(), "header checksum does not match");
+        assert_eq!(changed(end - 9).unwrap_err().to_string(), "block checksum does not match");
+        assert_eq!(changed(end - 1).unwrap(), b"some content");
+        assert!(read(&bytes[..end - 1]).is_err(), "it must be there");
+    }
+
+    #[test]
+    fn hash_is_that_of_the_published_vectors() {
+        let vectors: [(&[u8], u32); 4] = [
+            (b"", 0x02cc_5d05),
+            (b"a", 0x550d_7456),
+            (b"abc", 0x32d1_53ff),
+            (b"Nobody inspects the spammish repetition", 0xe229_3b2f),
+        ];
+        for (bytes, hash) in vectors {
+            assert_eq!(xxh32(bytes), hash);
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Bytes: frames, headers, preflight, record batches, compression. Knows no state.
 
 pub mod batch;
+mod builder;
 pub mod check;
 pub mod compression;
 pub mod decode;
@@ -12,3 +13,4 @@ pub mod records;
 pub mod repair;
 mod shapes;
 mod snappy;
+pub mod walk;
