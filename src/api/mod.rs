@@ -15,6 +15,7 @@ mod create_topics;
 mod delete_records;
 mod delete_topics;
 mod describe_cluster;
+mod describe_configs;
 mod describe_topic_partitions;
 mod encode;
 mod fetch;
@@ -201,6 +202,7 @@ apis! {
     DeleteRecords = delete_records::DeleteRecords,
     InitProducerId = init_producer_id::InitProducerId,
     OffsetForLeaderEpoch = offset_for_leader_epoch::OffsetForLeaderEpoch,
+    DescribeConfigs = describe_configs::DescribeConfigs,
     CreatePartitions = create_partitions::CreatePartitions,
     DescribeCluster = describe_cluster::DescribeCluster,
     DescribeTopicPartitions = describe_topic_partitions::DescribeTopicPartitions,

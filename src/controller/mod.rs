@@ -116,6 +116,11 @@ impl Controller {
         &self.cluster_id
     }
 
+    /// The configs that all brokers share.
+    pub fn configs(&self) -> &BrokerConfigs {
+        &self.configs
+    }
+
     /// The settings that all brokers share.
     pub fn settings(&self) -> &Arc<BrokerSettings> {
         &self.settings

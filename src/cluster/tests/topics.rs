@@ -161,3 +161,38 @@ fn a_slow_link_delays_the_answer_until_the_brokers_have_heard() {
     let late = world.received::<CreateTopicsRequest>(client, 7).unwrap();
     assert_eq!(late.topics[0].error_code, ErrorCode::RequestTimedOut.code());
 }
+
+#[test]
+fn configs_are_described_with_where_they_come_from() {
+    use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+    use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
+    let mut world = World::with(&[("num.partitions", "3")]);
+    world.create_topic("t", 1, &[("retention.ms", "5")]);
+    let client = world.connect();
+    let mut ask = |kind: i8, name: &'static str, keys: Option<&[&'static str]>| {
+        let keys = keys.map(|keys| keys.iter().map(|key| StrBytes::from_static_str(key)).collect());
+        let request = DescribeConfigsRequest::default().with_resources(vec![
+            DescribeConfigsResource::default()
+                .with_resource_type(kind)
+                .with_resource_name(StrBytes::from_static_str(name))
+                .with_configuration_keys(keys),
+        ]);
+        let response: DescribeConfigsResponse = world.ask(client, 4, &request);
+        response.results[0].clone()
+    };
+    let topic = ask(2, "t", Some(&["retention.ms", "no.such.key", "segment.ms"]));
+    let told: Vec<(&str, Option<&str>, i8)> = topic
+        .configs
+        .iter()
+        .map(|config| {
+            (config.name.as_str(), config.value.as_deref().map(|value| value.as_ref()), config.config_source)
+        })
+        .collect();
+    assert_eq!(told, [("retention.ms", Some("5"), 1), ("segment.ms", Some("604800000"), 5)]);
+    assert_eq!(ask(2, "t", None).configs.len(), ask(2, "t", Some(&[])).configs.len());
+    let broker = ask(4, "1", Some(&["num.partitions"]));
+    assert_eq!((broker.configs[0].value.as_deref(), broker.configs[0].config_source), (Some("3"), 4));
+    assert_eq!(ask(2, "missing", None).error_code, ErrorCode::UnknownTopicOrPartition.code());
+    assert_eq!(ask(4, "2", None).error_code, ErrorCode::InvalidRequest.code());
+    assert_eq!(ask(1, "x", None).error_code, ErrorCode::InvalidRequest.code());
+}

@@ -1,0 +1,130 @@
+//! DescribeConfigs (32), versions 1–4: the configs of topics, brokers, groups and client-metrics subscriptions.
+//!
+//! No keys, null or empty, means all; unknown keys are left out. A broker is asked about itself, or (with an empty
+//! name) about what holds for all brokers. Versions: 1 has sources and synonyms (KIP-226); 3 types and documentation
+//! (KIP-569).
+//!
+//! Not done: BROKER_LOGGER, which is answered with INVALID_REQUEST, since huld's logs have no loggers of that kind;
+//! groups and subscriptions have no configs of their own yet, so that these are answered with the defaults.
+
+use std::collections::BTreeSet;
+
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_configs_response::{
+    DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
+};
+use kafka_protocol::messages::{ApiKey, DescribeConfigsRequest, DescribeConfigsResponse};
+
+use super::{Answer, Api, Context, Refusal, names, prepare::Preparation};
+use crate::base::ErrorCode;
+use crate::controller::configs::{
+    DescribedConfig, Overrides, Resource, describe_broker, describe_broker_defaults, describe_plain,
+    describe_topic,
+};
+use crate::controller::names as topic_names;
+
+// Kafka's numbers for kinds of resource (`ConfigResource.Type`).
+const TOPIC: i8 = 2;
+const BROKER: i8 = 4;
+const CLIENT_METRICS: i8 = 16;
+const GROUP: i8 = 32;
+
+pub(crate) struct DescribeConfigs;
+
+impl Api for DescribeConfigs {
+    const KEY: ApiKey = ApiKey::DescribeConfigs;
+    const VERSIONS: std::ops::RangeInclusive<i16> = 1..=4;
+    type Wire = DescribeConfigsRequest;
+    type Request = DescribeConfigsRequest;
+    type Response = DescribeConfigsResponse;
+
+    fn prepare(wire: DescribeConfigsRequest, _: &Preparation) -> Result<DescribeConfigsRequest, Refusal> {
+        Ok(wire)
+    }
+
+    fn handle(context: &mut Context<'_>, request: DescribeConfigsRequest) -> Answer<DescribeConfigsResponse> {
+        let version = context.caller.version;
+        let mut seen = BTreeSet::new();
+        let resources = request.resources.iter();
+        let once =
+            resources.filter(|resource| seen.insert((resource.resource_type, &resource.resource_name)));
+        let results = once.map(|resource| {
+            let result = DescribeConfigsResult::default()
+                .with_resource_type(resource.resource_type)
+                .with_resource_name(resource.resource_name.clone());
+            match described(context, resource) {
+                Ok(configs) => {
+                    result.with_configs(configs.iter().map(|config| row(config, &request, version)).collect())
+                }
+                Err((error, why)) => {
+                    result.with_error_code(error.code()).with_error_message(Some(names::text(why)))
+                }
+            }
+        });
+        Answer::Ready(DescribeConfigsResponse::default().with_results(results.collect()))
+    }
+}
+
+fn described(
+    context: &Context<'_>,
+    resource: &DescribeConfigsResource,
+) -> Result<Vec<DescribedConfig>, (ErrorCode, String)> {
+    let name = resource.resource_name.as_str();
+    let keys: Option<Vec<&str>> =
+        resource.configuration_keys.as_ref().map(|keys| keys.iter().map(|key| key.as_str()).collect());
+    let keys = keys.as_deref();
+    let controller = &context.parts.controller;
+    match resource.resource_type {
+        TOPIC => {
+            topic_names::check(name)
+                .map_err(|error| (ErrorCode::InvalidTopicException, error.to_string()))?;
+            let topic = controller.topics().by_name(name);
+            let topic = topic
+                .ok_or_else(|| (ErrorCode::UnknownTopicOrPartition, format!("there is no topic '{name}'")))?;
+            Ok(describe_topic(&topic.overrides, controller.configs(), keys))
+        }
+        BROKER if name.is_empty() => Ok(describe_broker_defaults(controller.configs(), keys)),
+        BROKER if name.parse() == Ok(context.parts.broker.id.0) => {
+            Ok(describe_broker(&controller.configs().for_node(context.parts.broker.id), keys))
+        }
+        BROKER => {
+            let this = context.parts.broker.id.0;
+            Err((
+                ErrorCode::InvalidRequest,
+                format!("this is broker {this}; ask broker '{name}' about itself"),
+            ))
+        }
+        CLIENT_METRICS if name.is_empty() => {
+            Err((ErrorCode::InvalidRequest, "a subscription has a name".to_owned()))
+        }
+        CLIENT_METRICS => Ok(describe_plain(Resource::ClientMetrics, &Overrides::default(), keys)),
+        GROUP if name.is_empty() => Err((ErrorCode::InvalidRequest, "a group has a name".to_owned())),
+        GROUP => Ok(describe_plain(Resource::Group, &Overrides::default(), keys)),
+        kind => Err((ErrorCode::InvalidRequest, format!("resources of type {kind} have no configs here"))),
+    }
+}
+
+fn row(
+    config: &DescribedConfig,
+    request: &DescribeConfigsRequest,
+    version: i16,
+) -> DescribeConfigsResourceResult {
+    let result = DescribeConfigsResourceResult::default()
+        .with_name(names::text(&*config.name))
+        .with_value(config.value.as_deref().map(names::text))
+        .with_read_only(config.read_only)
+        .with_config_source(config.source.code())
+        .with_is_sensitive(config.is_sensitive);
+    let synonyms = config.synonyms.iter().filter(|_| request.include_synonyms).map(|synonym| {
+        DescribeConfigsSynonym::default()
+            .with_name(names::text(&*synonym.name))
+            .with_value(synonym.value.as_deref().map(names::text))
+            .with_source(synonym.source.code())
+    });
+    let result = result.with_synonyms(synonyms.collect());
+    if version < 3 {
+        return result;
+    }
+    let documentation = request.include_documentation.then(|| names::text(config.key.documentation));
+    result.with_config_type(config.key.kind.code()).with_documentation(documentation)
+}
