@@ -19,6 +19,7 @@ mod describe_configs;
 mod describe_topic_partitions;
 mod encode;
 mod fetch;
+mod find_coordinator;
 mod init_producer_id;
 mod list_offsets;
 mod metadata;
@@ -196,6 +197,7 @@ apis! {
     Fetch = fetch::Fetch,
     ListOffsets = list_offsets::ListOffsets,
     Metadata = metadata::Metadata,
+    FindCoordinator = find_coordinator::FindCoordinator,
     ApiVersions = api_versions::ApiVersions,
     CreateTopics = create_topics::CreateTopics,
     DeleteTopics = delete_topics::DeleteTopics,
