@@ -3,58 +3,16 @@
 //! The allocator of this test counts the bytes that each thread holds, so that a decoder that believes a count is
 //! found out even where the memory would have been there.
 
+mod counting;
 mod messages;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use bytes::Bytes;
+use counting::measured;
 use huld::base::entropy::Entropy;
 use huld::wire::preflight::{self, MEMORY_ALLOWANCE_BYTES, MEMORY_FACTOR, memory_limit};
 use huld::wire::repair::repair;
 use kafka_protocol::messages::{ApiKey, RequestKind};
 use messages::{Style, hex};
-
-struct Counting;
-
-thread_local! {
-    /// Bytes allocated less bytes freed by this thread (which may free what others allocated), and the peak.
-    static HELD: Cell<isize> = const { Cell::new(0) };
-    static PEAK: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(taken: usize, given_back: usize) {
-    // Threads that are ending have no counters any more, and nothing to measure.
-    _ = HELD.try_with(|held| {
-        held.set(held.get() + taken.cast_signed() - given_back.cast_signed());
-        _ = PEAK.try_with(|peak| peak.set(peak.get().max(held.get())));
-    });
-}
-
-// SAFETY: every call goes on to the system's allocator with the same arguments; counting allocates nothing.
-#[expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait, and counting allocations needs it")]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size(), 0);
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(0, layout.size());
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Runs `what`; returns its result and the most bytes it held at once beyond those held before.
-fn measured<T>(what: impl FnOnce() -> T) -> (T, usize) {
-    let before = HELD.get();
-    PEAK.set(before);
-    let result = what();
-    (result, (PEAK.get() - before).cast_unsigned())
-}
 
 /// What decoding takes beside the message: the count of the frame's owners, and the words of an error.
 const SLACK_BYTES: usize = 4096;
