@@ -82,9 +82,12 @@ impl Connection {
     /// Reads what is there, or waits until something is.
     async fn read(&mut self) -> Result<(), End> {
         let Connection { stream, session, handle } = self;
-        session.release_small();
         let mailbox = handle.mailbox();
+        mailbox.note_buffer(session.release_small());
         let count = poll_fn(|context| {
+            if mailbox.takes_trim() {
+                session.release();
+            }
             if let Poll::Ready(ending) = mailbox.poll_ending(context) {
                 return Poll::Ready(Err(End::Ours(ending)));
             }

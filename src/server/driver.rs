@@ -136,22 +136,32 @@ impl Driver {
         end_all(everyone, Ending::Shutdown);
     }
 
-    /// Ends the connections that have done nothing for `max_idle`; returns when the quietest one of the others was
-    /// last active.
-    pub(crate) fn end_idle(&self, now: Instant, max_idle: Duration) -> Option<Instant> {
+    /// Ends the connections that have done nothing for `max_idle`, and asks those that have done nothing for
+    /// `max_buffer_idle` to give up their buffers. Returns when the quietest one of the others was last active.
+    pub(crate) fn sweep(
+        &self,
+        now: Instant,
+        max_idle: Option<Duration>,
+        max_buffer_idle: Duration,
+    ) -> Option<Instant> {
         let mut idle = Vec::new();
+        let mut trimmed = Vec::new();
         let mut oldest = None;
         for (_, entry) in &lock(&self.core).connections {
             let active = entry.mailbox.active();
+            let quiet = now.saturating_since(active);
             if active == Instant::NEVER {
                 continue;
-            } else if now.saturating_since(active) >= max_idle {
+            } else if max_idle.is_some_and(|max_idle| quiet >= max_idle) {
                 idle.push(entry.mailbox.clone());
-            } else {
-                oldest = Some(oldest.map_or(active, |oldest: Instant| oldest.min(active)));
+                continue;
+            } else if quiet >= max_buffer_idle {
+                trimmed.extend(entry.mailbox.ask_to_trim());
             }
+            oldest = Some(oldest.map_or(active, |oldest: Instant| oldest.min(active)));
         }
         end_all(idle, Ending::Idle);
+        trimmed.into_iter().for_each(Waker::wake);
         oldest
     }
 

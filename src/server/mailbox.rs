@@ -1,7 +1,7 @@
 //! What the driver leaves for a connection's task while it waits: a reply, or the wish that it end.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use super::lock;
@@ -35,6 +35,10 @@ pub(crate) struct Mailbox {
     /// When the connection last did something, in nanoseconds on the driver's clock; `u64::MAX` while a request
     /// of its is being answered, which is never idle.
     active: AtomicU64,
+    /// Whether it keeps a large buffer for the next request.
+    keeps_buffer: AtomicBool,
+    /// Whether it is asked to give that up.
+    trim: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -46,7 +50,12 @@ struct Slot {
 
 impl Mailbox {
     pub(crate) fn new(now: Instant) -> Self {
-        Mailbox { slot: Mutex::default(), active: AtomicU64::new(now.as_nanos()) }
+        Mailbox {
+            slot: Mutex::default(),
+            active: AtomicU64::new(now.as_nanos()),
+            keeps_buffer: AtomicBool::new(false),
+            trim: AtomicBool::new(false),
+        }
     }
 
     /// Leaves something; returns whom to wake, once no lock is held.
@@ -83,6 +92,25 @@ impl Mailbox {
         self.active.store(u64::MAX, Ordering::Relaxed);
     }
 
+    /// The connection waits for its client's next request, with or without a large buffer.
+    pub(crate) fn note_buffer(&self, keeps: bool) {
+        self.keeps_buffer.store(keeps, Ordering::Relaxed);
+    }
+
+    /// Asks for the buffer back, if one is kept; returns whom to wake.
+    pub(crate) fn ask_to_trim(&self) -> Option<Waker> {
+        if !self.keeps_buffer.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.trim.store(true, Ordering::Relaxed);
+        lock(&self.slot).waker.take()
+    }
+
+    /// Whether the buffer is asked for; then it is no longer.
+    pub(crate) fn takes_trim(&self) -> bool {
+        self.trim.load(Ordering::Relaxed) && self.trim.swap(false, Ordering::Relaxed)
+    }
+
     /// When the connection last did something; [`Instant::NEVER`] while it waits for us.
     pub(crate) fn active(&self) -> Instant {
         Instant::from_nanos(self.active.load(Ordering::Relaxed))
@@ -99,5 +127,42 @@ impl Slot {
             none => *none = Some(context.waker().clone()),
         }
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_keeps_a_buffer_is_asked_for_it() {
+        let mailbox = Mailbox::new(Instant::ZERO);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(mailbox.poll_ending(&mut context).is_pending());
+        assert!(mailbox.ask_to_trim().is_none());
+        assert!(!mailbox.takes_trim());
+        mailbox.note_buffer(true);
+        assert!(mailbox.ask_to_trim().is_some(), "it must be woken");
+        assert!(mailbox.takes_trim());
+        assert!(!mailbox.takes_trim(), "once is enough");
+    }
+
+    #[test]
+    fn a_reply_comes_before_an_ending_and_the_first_ending_counts() {
+        let mailbox = Mailbox::new(Instant::ZERO);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(mailbox.poll_delivery(&mut context).is_pending());
+        let reply =
+            Reply { connection: crate::base::ConnectionId(1), correlation_id: 5, version: 0, response: None };
+        assert!(mailbox.deliver(Delivery::End(Ending::Shutdown)).is_some());
+        assert!(mailbox.deliver(Delivery::End(Ending::Idle)).is_none(), "nobody waits any more");
+        assert!(mailbox.deliver(Delivery::Reply(reply)).is_none());
+        let mut delivered = || match mailbox.poll_delivery(&mut context) {
+            Poll::Ready(Delivery::Reply(reply)) => Ok(reply.correlation_id),
+            Poll::Ready(Delivery::End(ending)) => Err(ending),
+            Poll::Pending => panic!("nothing there"),
+        };
+        assert_eq!(delivered(), Ok(5));
+        assert_eq!(delivered(), Err(Ending::Shutdown));
     }
 }

@@ -45,6 +45,8 @@ const STOP_LIMIT: Duration = Duration::from_millis(800);
 /// How often quiet connections are looked for, at most and at least.
 const SWEEP_FLOOR: Duration = Duration::from_millis(10);
 const SWEEP_CEILING: Duration = Duration::from_secs(5);
+/// How long a connection may keep a large buffer that it doesn't use.
+const MAX_BUFFER_IDLE: Duration = Duration::from_secs(2);
 
 /// A broker whose listeners are bound: clients can connect, and are served once it [runs](Server::run).
 #[derive(Debug)]
@@ -171,7 +173,7 @@ impl Server {
     }
 }
 
-/// Ends connections that have been quiet for too long, and says how many log lines were left out.
+/// Ends connections that have been quiet for too long, takes large buffers from quiet ones, and says how many log lines were left out.
 async fn sweep(shared: Arc<Shared>) {
     let clock = shared.driver.clock();
     let mut pause = SWEEP_FLOOR;
@@ -179,12 +181,13 @@ async fn sweep(shared: Arc<Shared>) {
         tokio::time::sleep(pause).await;
         let now = clock.instant();
         shared.refusals.flush(now);
-        pause = SWEEP_CEILING;
-        if let Some(max_idle) = shared.limits.max_idle {
-            let oldest = shared.driver.end_idle(now, max_idle);
+        let max_idle = shared.limits.max_idle;
+        let oldest = shared.driver.sweep(now, max_idle, MAX_BUFFER_IDLE);
+        let next = max_idle.map_or(SWEEP_CEILING, |max_idle| {
             let next = oldest.map_or(max_idle, |oldest| max_idle.saturating_sub(now - oldest));
-            pause = next.max(max_idle / 16).clamp(SWEEP_FLOOR, SWEEP_CEILING);
-        }
+            next.max(max_idle / 16)
+        });
+        pause = next.clamp(SWEEP_FLOOR, SWEEP_CEILING);
     }
 }
 

@@ -191,9 +191,8 @@ fn connections_above_the_limit_of_their_address_are_closed() {
     assert_alive(&mut first, 1);
     assert_closed(&mut connect(broker.address()));
     assert_alive(&mut first, 2);
-    let closed = broker.driver().connection_closed();
     drop(first);
-    wait(closed);
+    wait_for_open(&broker, 0);
     assert_alive(&mut connect(broker.address()), 3);
 }
 
@@ -228,8 +227,17 @@ fn several_workers_serve_as_well() {
     }
 }
 
-/// Waits for something that the broker's thread does.
-fn wait(event: impl Future<Output = ()>) {
+/// Waits until only so many connections are open.
+fn wait_for_open(broker: &Broker, count: usize) {
+    let event = async {
+        loop {
+            let closed = broker.driver().connection_closed();
+            if broker.driver().open_connections() == count {
+                return;
+            }
+            closed.await;
+        }
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(PATIENCE, event).await }).unwrap();
 }
@@ -289,9 +297,8 @@ fn a_client_that_goes_takes_its_waits_with_it() {
         let mut stream = parked(&broker, i32::MAX);
         stream.write_all(pipelined).unwrap();
         assert_eq!(broker.driver().parked(), 1);
-        let closed = broker.driver().connection_closed();
         drop(stream);
-        wait(closed);
+        wait_for_open(&broker, 0);
         assert_eq!(broker.driver().parked(), 0);
     }
 }

@@ -70,11 +70,12 @@ impl Input {
         }
     }
 
-    /// Drops a small buffer if nothing is in it.
-    pub(super) fn release_small(&mut self) {
-        if self.read_bytes == SMALL_READ_BYTES && self.buffer.is_empty() {
-            self.buffer = BytesMut::new();
+    /// Drops a small buffer if nothing is in it. Returns whether an empty one is kept.
+    pub(super) fn release_small(&mut self) -> bool {
+        if self.read_bytes == SMALL_READ_BYTES {
+            self.release();
         }
+        self.buffer.is_empty() && self.read_bytes != SMALL_READ_BYTES
     }
 
     #[cfg(test)]

@@ -16,7 +16,6 @@ use bytes::BytesMut;
 use bytes::buf::Limit;
 
 use crate::api::{EncodeError, PrepareLimits, Prepared, Preparer, Refusal, Reply, encode};
-
 use crate::wire::frame::FrameError;
 
 use input::Input;
@@ -117,9 +116,9 @@ impl Session {
     }
 
     /// Gives back a small buffer, which is as quickly had again, and keeps a large one for the next request: for a
-    /// connection that has been answered and may ask again at once.
-    pub fn release_small(&mut self) {
-        self.input.release_small();
+    /// connection that has been answered and may ask again at once. Returns whether a large one is kept.
+    pub fn release_small(&mut self) -> bool {
+        self.input.release_small()
     }
 }
 
