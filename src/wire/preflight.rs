@@ -7,9 +7,9 @@
 //!
 //! The walk reads lengths, varints and tags exactly as the codec does, for else the two could disagree about where a
 //! field is. Where the codec is narrower than Kafka the walk follows Kafka and says so in the [`Allowance`]. As in
-//! Kafka's generated readers, the size of a known tagged field is read and not obeyed.
+//! Kafka's generated readers, the size of a known tagged field is not obeyed; one beyond the end is refused though.
 //!
-//! Shapes are data ([`shapes`](super::shapes), made by `tools/shapes`); this module must not know any request.
+//! Shapes are data (`shapes.rs`, made by `tools/shapes`); this module must not know any request.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
