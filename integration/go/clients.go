@@ -79,6 +79,23 @@ func configMap(keysAndValues ...string) map[string]*string {
 	return configs
 }
 
+// settled checks what a change that was answered has brought about. On huld it
+// must hold at once; Kafka's broker hears of it from its controller a moment
+// after the answer, so there the check may be repeated for 5 s.
+func settled(check func()) {
+	end := time.Now().Add(5 * time.Second)
+	for !onHuld() && time.Now().Before(end) && !passes(check) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	check()
+}
+
+func passes(check func()) (passed bool) {
+	defer func() { passed = recover() == nil }()
+	check()
+	return
+}
+
 // producer has franz-go's defaults (idempotent, acks all, snappy) and sends each
 // record to the partition that the record names.
 func producer(t *T, options ...kgo.Opt) *kgo.Client {

@@ -42,11 +42,14 @@ func main() {
 			continue
 		}
 		ran++
-		if reason := reasonOfFailure(one); reason == "" {
+		switch reason := outcome(one).(type) {
+		case nil:
 			fmt.Println("ok", one.name)
-		} else {
+		case skipped:
+			fmt.Printf("skip %s: %s\n", one.name, string(reason))
+		default:
 			failed++
-			fmt.Printf("not ok %s: %s\n", one.name, strings.ReplaceAll(reason, "\n", " "))
+			fmt.Printf("not ok %s: %s\n", one.name, strings.ReplaceAll(fmt.Sprint(reason), "\n", " "))
 		}
 	}
 	if ran == 0 || failed > 0 {
@@ -66,29 +69,31 @@ type T struct {
 
 type failure string
 
-func reasonOfFailure(one test) string {
-	reason := make(chan string, 1)
+// skipped says why a test doesn't apply to this broker.
+type skipped string
+
+// outcome is nil for a test that has passed, or the failure, or why it was skipped.
+func outcome(one test) any {
+	result := make(chan any, 1)
 	go func() {
 		t := &T{}
 		defer func() {
 			thrown := recover()
 			t.cleanUp()
 			switch thrown := thrown.(type) {
-			case nil:
-				reason <- ""
-			case failure:
-				reason <- string(thrown)
+			case nil, failure, skipped:
+				result <- thrown
 			default:
-				reason <- fmt.Sprintf("panic: %v", thrown)
+				result <- failure(fmt.Sprintf("panic: %v", thrown))
 			}
 		}()
 		one.run(t)
 	}()
 	select {
-	case text := <-reason:
-		return text
+	case thrown := <-result:
+		return thrown
 	case <-time.After(testLimit):
-		return fmt.Sprintf("not done after %v", testLimit)
+		return failure(fmt.Sprintf("not done after %v", testLimit))
 	}
 }
 
@@ -116,6 +121,8 @@ func (t *T) fatalf(format string, values ...any) {
 	}
 	panic(failure(text + place))
 }
+
+func (t *T) skip(reason string) { panic(skipped(reason)) }
 
 func (t *T) ok(err error, format string, values ...any) {
 	if err != nil {

@@ -15,6 +15,8 @@ var rawTopicTests = []test{
 	{"raw_topic_names", testRawTopicNames},
 	{"raw_metadata_all_or_none", testRawMetadataAllOrNone},
 	{"raw_metadata_auto_creation", testRawMetadataAutoCreation},
+	{"raw_usable_at_once", testRawUsableAtOnce},
+	{"raw_usable_at_once_auto_created", testRawUsableAtOnceAutoCreated},
 	{"raw_metadata_by_id", testRawMetadataByID},
 	{"raw_delete_topics_by_id", testRawDeleteTopicsByID},
 	{"raw_describe_topic_partitions", testRawDescribeTopicPartitions},
@@ -245,6 +247,62 @@ func testRawMetadataAutoCreation(t *T) {
 			}
 		}
 	}
+}
+
+const rounds = 1000
+
+// Whoever hears that a topic was made finds it usable on every connection, without a second try.
+func testRawUsableAtOnce(t *T) {
+	if !onHuld() {
+		t.skip("Kafka may answer that a new topic isn't known or led for a moment")
+	}
+	one, other := dial(t), dial(t)
+	for round := range int32(rounds) {
+		name, partitions := topicName(), round%50+1
+		created := ask[*kmsg.CreateTopicsResponse](one, createRequest(7, topicEntry(name, partitions, 1))).Topics[0]
+		equal(t, 0, created.ErrorCode, "CreateTopics")
+		described := metadataOf(other, 12, name)
+		equal(t, 0, described.ErrorCode, "Metadata")
+		equal(t, int(partitions), len(described.Partitions), "partitions")
+		useAtOnce(t, other, name, partitions-1)
+		removeTopic(t, one, name)
+	}
+}
+
+// The same for a topic that Metadata has made.
+func testRawUsableAtOnceAutoCreated(t *T) {
+	if !onHuld() {
+		t.skip("Kafka answers that the topic isn't known while it is being made")
+	}
+	one, other := dial(t), dial(t)
+	for range rounds {
+		name := topicName()
+		equal(t, 0, metadataOf(one, 12, name).ErrorCode, "Metadata")
+		useAtOnce(t, other, name, 0)
+		removeTopic(t, one, name)
+	}
+}
+
+func useAtOnce(t *T, connection *raw, topic string, partition int32) {
+	produced := produceRequest(9, -1, topic, map[int32][]byte{partition: newBatch(1).encode(t)})
+	equal(t, 0, ask[*kmsg.ProduceResponse](connection, produced).Topics[0].Partitions[0].ErrorCode, "Produce")
+	code, _, offset := connection.listOffset(6, topic, partition, -1, 0)
+	equal(t, listed{0, 0, 1}, listed{code, 0, offset}, "ListOffsets")
+	fetched := ask[*kmsg.FetchResponse](connection, fetchRequest(topic, map[int32]int64{partition: 0}))
+	equal(t, 1, fetched.Topics[0].Partitions[0].HighWatermark, "high watermark")
+}
+
+func removeTopic(t *T, connection *raw, name string) {
+	request := kmsg.NewPtrDeleteTopicsRequest()
+	request.Version, request.TimeoutMillis, request.TopicNames = 4, 10_000, []string{name}
+	equal(t, 0, ask[*kmsg.DeleteTopicsResponse](connection, request).Topics[0].ErrorCode, "DeleteTopics")
+	equal(t, 3, errorWithoutCreation(connection, name), "Metadata of a deleted topic")
+}
+
+func errorWithoutCreation(connection *raw, name string) int16 {
+	request := metadataRequest(12, name)
+	request.AllowAutoTopicCreation = false
+	return ask[*kmsg.MetadataResponse](connection, request).Topics[0].ErrorCode
 }
 
 func testRawMetadataByID(t *T) {

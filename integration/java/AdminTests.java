@@ -76,8 +76,10 @@ final class AdminTests {
       Check.equal("default of retention.ms echoed", "604800000", result.config(name).get().get("retention.ms").value());
       Uuid id = result.topicId(name).get();
       Check.that("topic id is not zero", !Uuid.ZERO_UUID.equals(id));
-      Check.equal("topic id described", id, describe(admin, name).topicId());
-      Check.equal("partitions described", 3, describe(admin, name).partitions().size());
+      Broker.settled(() -> {
+        Check.equal("topic id described", id, describe(admin, name).topicId());
+        Check.equal("partitions described", 3, describe(admin, name).partitions().size());
+      });
     }
   }
 
@@ -95,7 +97,7 @@ final class AdminTests {
     try (Admin admin = broker.admin()) {
       int node = admin.describeCluster().nodes().get().iterator().next().id();
       admin.createTopics(List.of(new NewTopic(name, Map.of(0, List.of(node), 1, List.of(node))))).all().get();
-      Check.equal("partitions", 2, describe(admin, name).partitions().size());
+      Broker.settled(() -> Check.equal("partitions", 2, describe(admin, name).partitions().size()));
       NewTopic unknownBroker = new NewTopic(Broker.topicName(), Map.of(0, List.of(node + 1000)));
       Check.fails("assignment to an unknown broker", InvalidReplicaAssignmentException.class,
           () -> admin.createTopics(List.of(unknownBroker)).all().get());
@@ -156,7 +158,7 @@ final class AdminTests {
           List.of(new NewTopic(existing, 1, (short) 1), new NewTopic(name, 2, (short) 1)));
       Check.fails("the bad one of two", TopicExistsException.class, () -> mixed.values().get(existing).get());
       mixed.values().get(name).get();
-      Check.equal("the good one of two", 2, describe(admin, name).partitions().size());
+      Broker.settled(() -> Check.equal("the good one of two", 2, describe(admin, name).partitions().size()));
     }
   }
 
@@ -222,8 +224,10 @@ final class AdminTests {
       Uuid id = describe(admin, byId).topicId();
       admin.deleteTopics(List.of(byName)).all().get();
       admin.deleteTopics(TopicCollection.ofTopicIds(List.of(id))).all().get();
-      Check.fails("deleted by name", UnknownTopicOrPartitionException.class, () -> describe(admin, byName));
-      Check.fails("deleted by id", UnknownTopicOrPartitionException.class, () -> describe(admin, byId));
+      Broker.settled(() -> {
+        Check.fails("deleted by name", UnknownTopicOrPartitionException.class, () -> describe(admin, byName));
+        Check.fails("deleted by id", UnknownTopicOrPartitionException.class, () -> describe(admin, byId));
+      });
       Check.fails("deleted again by name", UnknownTopicOrPartitionException.class,
           () -> admin.deleteTopics(List.of(byName)).all().get());
       Check.fails("deleted again by id", UnknownTopicIdException.class,
@@ -237,7 +241,7 @@ final class AdminTests {
     String name = broker.topic(1);
     try (Admin admin = broker.admin()) {
       admin.createPartitions(Map.of(name, NewPartitions.increaseTo(4))).all().get();
-      Check.equal("partitions", 4, describe(admin, name).partitions().size());
+      Broker.settled(() -> Check.equal("partitions", 4, describe(admin, name).partitions().size()));
       Check.fails("fewer", InvalidPartitionsException.class,
           () -> admin.createPartitions(Map.of(name, NewPartitions.increaseTo(2))).all().get());
       Check.fails("as many as there are", InvalidPartitionsException.class,

@@ -49,6 +49,28 @@ final class Broker {
 
   static void create(Admin admin, String name, int partitions, String... configs) throws Exception {
     admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1).configs(pairs(configs)))).all().get();
+    settled(() -> Check.equal("partitions of " + name, partitions,
+        admin.describeTopics(List.of(name)).allTopicNames().get().get(name).partitions().size()));
+  }
+
+  /**
+   * Checks what a change that was answered has brought about. On huld it must hold at once; Kafka's broker hears of it
+   * from its controller a moment after the answer, so there the check may be repeated for 5 s.
+   */
+  static void settled(Suite.Test check) throws Exception {
+    boolean mayRepeat = !"huld".equals(System.getenv("HULD_TARGET"));
+    long end = System.nanoTime() + Duration.ofSeconds(5).toNanos();
+    while (true) {
+      try {
+        check.run();
+        return;
+      } catch (Exception | AssertionError failed) {
+        if (!mayRepeat || System.nanoTime() > end) {
+          throw failed;
+        }
+        Thread.sleep(10);
+      }
+    }
   }
 
   /** A producer with the client's own defaults but for `overrides` (key, value, key, value, …). */
