@@ -27,7 +27,7 @@ use slab::Slab;
 use crate::base::Instant;
 
 pub use metrics::{Exit, Metrics, WaitKind};
-use watchers::{NO_LINK, Watchers};
+use watchers::{Watchers, Watching};
 pub use wheel::TimingWheel;
 
 /// An emptied purgatory that once held more waits than this gives their memory back.
@@ -161,8 +161,7 @@ pub struct Purgatory<K, W, O> {
 struct Slot<W, O> {
     serial: NonZeroU64,
     since: Instant,
-    /// The first of its links in `watchers`.
-    first_link: u32,
+    watching: Watching,
     owner: O,
     wait: W,
 }
@@ -215,7 +214,7 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
     /// Parks a wait under all its keys, behind what waits there; without keys only its deadline ends it. A deadline
     /// that has passed already (a timeout of 0) ends it at the next [`expire`](Self::expire).
     ///
-    /// There is no limit here but memory (and 2^31 waits): a connection has one request in flight, so that the limit
+    /// There is no limit here but memory (and 2^29 waits): a connection has one request in flight, so that the limit
     /// on connections is one on waits too.
     pub fn park(&mut self, keys: impl IntoIterator<Item = K>, waiter: Waiter<O>, wait: W) -> WaitId {
         let kind = wait.kind().index();
@@ -223,9 +222,9 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
         self.next_serial = serial.saturating_add(1);
         let Waiter { owner, since, deadline } = waiter;
         let entry = self.slots.vacant_entry();
-        let slot = u32::try_from(entry.key()).expect("fewer than 2^31 waits");
-        let (first_link, links) = self.watchers.watch(slot, keys);
-        entry.insert(Slot { serial, since, first_link, owner, wait });
+        let slot = entry.key() as u32; // Checked by `watch`, which refuses 2^29.
+        let (watching, links) = self.watchers.watch(serial, slot, keys);
+        entry.insert(Slot { serial, since, watching, owner, wait });
         self.deadlines.schedule(since, slot, deadline);
         self.metrics[kind].enter(links);
         WaitId { serial, slot }
@@ -244,10 +243,10 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
         W: Wait<C>,
     {
         let mut completed = 0;
-        let mut link = self.watchers.first(key);
-        while let Some(current) = link {
-            let (slot, next) = self.watchers.wait_and_next(current);
-            link = next;
+        let mut visited = self.watchers.first(key).map(|link| self.watchers.wait_and_next(link));
+        while let Some((slot, next)) = visited {
+            // Read before this wait is tried, so that it is on its way from memory meanwhile.
+            visited = next.map(|link| self.watchers.wait_and_next(link));
             if let Some(reply) = self.slots[slot as usize].wait.try_complete(context) {
                 let (departure, _) = self.leave(slot, None, Exit::Completed);
                 on_completed(context, departure, reply);
@@ -385,8 +384,8 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
 
     /// The one way out. `deadline` is given by who has taken it from the wheel.
     fn leave(&mut self, index: u32, deadline: Option<Instant>, exit: Exit) -> (Departure<O>, W) {
-        let Slot { serial, since, first_link, owner, wait } = self.slots.remove(index as usize);
-        let links = if first_link == NO_LINK { 0 } else { self.watchers.unwatch(first_link) };
+        let Slot { serial, since, watching, owner, wait } = self.slots.remove(index as usize);
+        let links = self.watchers.unwatch(index, watching);
         let deadline = deadline.unwrap_or_else(|| self.deadlines.cancel(index));
         self.metrics[wait.kind().index()].leave(links, exit);
         if self.slots.is_empty() && self.slots.capacity() > KEPT_WAITS {

@@ -14,6 +14,16 @@ use crate::base::Instant;
 const TICK_NANOS: u64 = 1_000_000;
 /// Buckets in a level.
 const SLOTS: usize = 20;
+/// The span of a bucket by level, in ticks. Sixty-four bits of nanoseconds reach into no higher level.
+const WIDTHS: [u64; 11] = {
+    let mut widths = [1; 11];
+    let mut level = 1;
+    while level < widths.len() {
+        widths[level] = widths[level - 1] * SLOTS as u64;
+        level += 1;
+    }
+    widths
+};
 /// Marks an entry that is in no bucket.
 const UNLINKED: u32 = u32::MAX;
 /// In `prev` and `next`: the neighbour is the end of the bucket whose number is in the other bits.
@@ -166,7 +176,7 @@ impl TimingWheel {
         if level == 0 {
             return self.clock - self.clock % SLOTS as u64 + slot as u64;
         }
-        let width = (SLOTS as u64).pow(level as u32);
+        let width = WIDTHS[level];
         let revolution = width * SLOTS as u64;
         self.clock - self.clock % revolution + width * slot as u64
     }
