@@ -90,6 +90,7 @@ final class LongPollTests {
     try (Consumer<byte[], byte[]> consumer = waiting(partitions, "fetch.max.wait.ms", "10000");
         Producer<byte[], byte[]> producer = broker.producer("linger.ms", "0")) {
       producer.partitionsFor(partitions.get(0).topic());
+      long start = System.nanoTime();
       CompletableFuture<Long> sent = CompletableFuture.supplyAsync(() -> {
         for (int i = 0; i < records; i++) {
           producer.send(new ProducerRecord<>(partitions.get(i).topic(), i, null, new byte[size]));
@@ -97,7 +98,6 @@ final class LongPollTests {
         producer.flush();
         return System.nanoTime();
       }, CompletableFuture.delayedExecutor(200, TimeUnit.MILLISECONDS));
-      long start = System.nanoTime();
       int read = 0;
       while (read < records && millisSince(start) < 12_000) {
         read += consumer.poll(Duration.ofSeconds(12)).count();
