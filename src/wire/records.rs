@@ -142,7 +142,7 @@ pub(super) fn record<'a>(rest: &mut &'a [u8]) -> Result<RecordView<'a>, RecordEr
     })
 }
 
-#[cold]
+#[inline(never)]
 pub(super) fn headers<'a>(body: &mut &'a [u8], count: i32) -> Result<Headers<'a>, RecordError> {
     let count =
         usize::try_from(count).ok().filter(|count| *count <= body.len()).ok_or(RecordError::Headers)?;
