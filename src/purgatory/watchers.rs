@@ -4,12 +4,11 @@
 //! so that they are found without reading anything: with many waits the cost of everything here is that of memory far
 //! away. Further links, of fetches that wait for many partitions, are chained.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::num::NonZeroU64;
 
-use rustc_hash::FxBuildHasher;
+use rustc_hash::FxHashMap;
 use slab::Slab;
 
 /// Links of a wait that have their numbers from the wait's.
@@ -25,7 +24,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub(super) struct Watchers<K> {
     /// The key of its queue in `queues`.
-    numbers: HashMap<K, u32, FxBuildHasher>,
+    numbers: FxHashMap<K, u32>,
     queues: Slab<Queue<K>>,
     /// By wait: link `INLINE * wait + i` is here.
     inline: Vec<[Link; INLINE]>,
@@ -69,7 +68,7 @@ impl Link {
 impl<K> Default for Watchers<K> {
     fn default() -> Self {
         Watchers {
-            numbers: HashMap::default(),
+            numbers: FxHashMap::default(),
             queues: Slab::new(),
             inline: Vec::new(),
             further: Slab::new(),

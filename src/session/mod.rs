@@ -8,6 +8,16 @@
 //!
 //! A session that waits holds no buffer (see [`Session::release`]): ten thousand long polls cost what their few
 //! fields cost.
+//!
+//! What peers send must not make it panic, hence the lints.
+
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
 
 mod input;
 mod output;

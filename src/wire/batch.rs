@@ -135,16 +135,14 @@ pub struct Stamp {
 
 /// Writes `stamp` into the header of the whole batch in `bytes`. Bytes shorter than a header are left alone.
 pub fn stamp(bytes: &mut [u8], stamp: Stamp) {
-    if bytes.len() < HEADER_LEN {
-        return;
-    }
-    bytes[0..8].copy_from_slice(&stamp.base_offset.to_be_bytes());
-    bytes[12..16].copy_from_slice(&stamp.leader_epoch.to_be_bytes());
+    let Some((header, records)) = bytes.split_first_chunk_mut::<HEADER_LEN>() else { return };
+    header[0..8].copy_from_slice(&stamp.base_offset.to_be_bytes());
+    header[12..16].copy_from_slice(&stamp.leader_epoch.to_be_bytes());
     if let Some(append_time_ms) = stamp.append_time_ms {
-        bytes[21] = 0;
-        bytes[22] = bytes[22] & 0x77 | 0x08;
-        bytes[35..43].copy_from_slice(&append_time_ms.to_be_bytes());
-        let crc = crc32c::crc32c(&bytes[21..]);
-        bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+        header[21] = 0;
+        header[22] = header[22] & 0x77 | 0x08;
+        header[35..43].copy_from_slice(&append_time_ms.to_be_bytes());
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&header[21..]), records);
+        header[17..21].copy_from_slice(&crc.to_be_bytes());
     }
 }

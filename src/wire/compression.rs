@@ -71,7 +71,7 @@ pub fn decompress(codec: Codec, bytes: &Bytes, limit: usize) -> Result<Bytes, De
             out.reserve_exact(target - filled);
             out.resize(target, 0);
         }
-        let read = stream.read(&mut out[filled..])?;
+        let read = stream.read(out.get_mut(filled..).unwrap_or_default())?;
         if read == 0 {
             break;
         }

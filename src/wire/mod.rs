@@ -1,4 +1,14 @@
 //! Bytes: frames, headers, preflight, record batches, compression. Knows no state.
+//!
+//! What peers send must not make it panic, hence the lints.
+
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
 
 pub mod batch;
 mod builder;

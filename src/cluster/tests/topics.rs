@@ -184,9 +184,7 @@ fn configs_are_described_with_where_they_come_from() {
     let told: Vec<(&str, Option<&str>, i8)> = topic
         .configs
         .iter()
-        .map(|config| {
-            (config.name.as_str(), config.value.as_deref().map(|value| value.as_ref()), config.config_source)
-        })
+        .map(|config| (config.name.as_str(), config.value.as_deref(), config.config_source))
         .collect();
     assert_eq!(told, [("retention.ms", Some("5"), 1), ("segment.ms", Some("604800000"), 5)]);
     assert_eq!(ask(2, "t", None).configs.len(), ask(2, "t", Some(&[])).configs.len());
