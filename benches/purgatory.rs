@@ -11,6 +11,7 @@ use std::time::{Duration, Instant as Clock};
 use huld::base::entropy::Entropy;
 use huld::base::{ConnectionId, Instant, PartitionKey, TopicId};
 use huld::purgatory::{Description, Exit, Purgatory, TimingWheel, Wait, WaitId, WaitKind, Waiter, Waiting};
+use slab::Slab;
 
 const KEYS: usize = 10_000;
 const TRIALS: usize = 7;
@@ -305,16 +306,16 @@ fn stream(rate: f64, p50_ms: f64, p75_ms: f64) {
     let mut entropy = Entropy::new(7);
     let times = log_normal(&mut entropy, p50_ms, p75_ms);
     let mut purgatory = BenchPurgatory::<100>::new();
-    // Completions come by a wheel of their own: its keys number the parked, round and round.
-    let (mut completions, mut parked) = (TimingWheel::new(), vec![None::<WaitId>; 1 << 22]);
+    // Completions come by a wheel of their own; its keys are those of `parked`.
+    let (mut completions, mut parked) = (TimingWheel::new(), Slab::<WaitId>::new());
     let (mut left, mut arrival_ns) = (0, 0.0);
     let (origin, cpu_start) = (Clock::now(), cpu_nanos());
     let now = || Instant::from_nanos(1_000_000_000 + origin.elapsed().as_nanos() as u64);
     let mut finish =
-        |purgatory: &mut BenchPurgatory<100>, parked: &mut [Option<WaitId>], wheel: &mut TimingWheel| {
+        |purgatory: &mut BenchPurgatory<100>, parked: &mut Slab<WaitId>, wheel: &mut TimingWheel| {
             let now = now();
             while let Some((key, _)) = wheel.pop_expired(now) {
-                let id = parked[key as usize].take().expect("completes once");
+                let id = parked.remove(key as usize);
                 left += usize::from(purgatory.take(id, Exit::Completed).is_some());
             }
             left += purgatory.expire(now, &mut 0, |_, _, reply| discard(reply));
@@ -332,9 +333,8 @@ fn stream(rate: f64, p50_ms: f64, p75_ms: f64) {
         let (since, after_ms) = (now(), times[i % times.len()]);
         let id = purgatory.park(triple, waiter(since, 200), OffsetWait::new(1));
         if after_ms < 200.0 {
-            let key = i % parked.len();
-            assert!(parked[key].replace(id).is_none());
-            completions.schedule(since, key as u32, since + Duration::from_secs_f64(after_ms / 1e3));
+            let key = parked.insert(id) as u32;
+            completions.schedule(since, key, since + Duration::from_secs_f64(after_ms / 1e3));
         }
         if i % 16 == 0 {
             finish(&mut purgatory, &mut parked, &mut completions);

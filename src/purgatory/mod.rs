@@ -49,6 +49,7 @@ pub trait Wait<C>: Waiting {
 
     /// The reply, if what this waits for has come. It may keep in itself what it found out so far. After it returned a
     /// reply it is dropped, so that it may move that out of itself.
+    /// If it panics, it stays parked and the purgatory is as before.
     fn try_complete(&mut self, context: &mut C) -> Option<Self::Reply>;
 
     /// The reply when the deadline came first.

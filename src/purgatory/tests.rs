@@ -278,6 +278,48 @@ fn metrics_are_kept_by_kind_and_add_up() {
     );
 }
 
+/// Completes when it is tried, if the context says that all is sound; panics otherwise.
+#[derive(Debug)]
+struct FragileWait;
+
+impl Waiting for FragileWait {
+    type Kind = Kind;
+
+    fn kind(&self) -> Kind {
+        Kind::Fetch
+    }
+}
+
+impl Wait<bool> for FragileWait {
+    type Reply = ();
+
+    fn try_complete(&mut self, sound: &mut bool) -> Option<()> {
+        assert!(*sound, "injected");
+        Some(())
+    }
+
+    fn expire(self, _: &mut bool) {}
+
+    fn describe(&self, _: &bool) -> Description {
+        Description::default()
+    }
+}
+
+#[test]
+fn a_panic_in_a_wait_leaves_the_purgatory_as_it_was() {
+    let mut purgatory = Purgatory::<u8, FragileWait, ()>::new();
+    let forever = Waiter { owner: (), since: Instant::ZERO, deadline: Instant::NEVER };
+    let ids = [1, 2].map(|key| purgatory.park([7, key], forever, FragileWait));
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        purgatory.wake(&7, &mut false, |_, _, ()| unreachable!("it panics"))
+    }));
+    assert!(panicked.is_err());
+    assert_eq!((purgatory.len(), purgatory.metrics(Kind::Fetch).purgatory_size), (2, 4));
+    assert!(purgatory.remove(ids[0]).is_some());
+    assert_eq!(purgatory.wake(&7, &mut true, |_, departure, ()| assert_eq!(departure.id, ids[1])), 1);
+    assert_eq!((purgatory.len(), purgatory.key_count()), (0, 0));
+}
+
 #[test]
 fn an_emptied_purgatory_gives_its_memory_back() {
     let mut purgatory = Purgatory::<u32, ReadyWait, ConnectionId>::new();
