@@ -22,6 +22,9 @@ thread_local! {
     static SCRATCH: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
+/// How many bytes of replies may be kept back until the requests that came with theirs are handled.
+const MAX_KEPT_BYTES: usize = 16 << 10;
+
 /// Why a connection ended.
 #[derive(Debug)]
 pub(crate) enum End {
@@ -62,21 +65,28 @@ impl Connection {
         }
     }
 
-    /// One request, or one read if there is none.
+    /// One request; if there is none, one read.
+    ///
+    /// Replies to requests that came together leave together, which spares system calls: nothing is kept back once
+    /// there is anything to wait for.
     async fn step(&mut self) -> Result<(), End> {
         let Some(prepared) = self.session.next_request().map_err(End::Violation)? else {
+            self.flush().await?;
             return self.read().await;
         };
         let reply = match self.handle.request(prepared) {
             Turn::Reply(reply) => reply,
-            Turn::Parked => self.wait().await?,
+            Turn::Parked => {
+                self.flush().await?;
+                self.wait().await?
+            }
             Turn::End(ending) => return Err(End::Ours(ending)),
         };
         SCRATCH
             .with_borrow_mut(|scratch| self.session.answer(&reply, scratch))
             .map_err(|error| End::Encode(error.to_string()))?;
         drop(reply);
-        self.flush().await
+        if self.session.output().byte_count() >= MAX_KEPT_BYTES { self.flush().await } else { Ok(()) }
     }
 
     /// Reads what is there, or waits until something is.

@@ -28,6 +28,11 @@ impl Output {
         self.written == self.parts.len()
     }
 
+    /// How many bytes are yet to be written.
+    pub fn byte_count(&self) -> usize {
+        self.parts.iter().skip(self.written).map(Bytes::len).sum()
+    }
+
     /// Points `slices` at the next bytes to write and returns how many of them it set.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; MAX_SLICES]) -> usize {
         let left = self.parts.iter().skip(self.written);
