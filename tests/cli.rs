@@ -259,3 +259,35 @@ fn a_file_for_apache_kafka_starts_and_unknown_settings_warn_once() {
     assert_eq!(log.matches("no.such.setting").count(), 1, "{log}");
     assert_eq!(log.lines().count(), 1, "{log}");
 }
+
+#[test]
+fn running_out_of_file_descriptors_ends_nothing() {
+    let script = format!("ulimit -n 32 && exec {} --port 0", env!("CARGO_BIN_EXE_huld"));
+    let mut child = Command::new("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut lines = vec![String::new()];
+    while !lines[0].contains("://127.0.0.1:") {
+        lines[0].clear();
+        assert_ne!(out.read_line(&mut lines[0]).unwrap(), 0, "the broker ended");
+    }
+    let mut first = TcpStream::connect(address(&lines)).unwrap();
+    ask(&mut first);
+    let mut clients: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(address(&lines)).unwrap()).collect();
+    ask(&mut first);
+    // Those that were left waiting are served once others have gone.
+    let mut last = clients.pop().unwrap();
+    drop(clients);
+    ask(&mut last);
+    signal(&child, Signal::TERM);
+    let mut log = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(log.contains("Too many open files"), "{log}");
+    assert!(log.lines().count() <= 20, "{log}");
+}

@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpgrp, kill_process};
+use rustix::termios::tcgetpgrp;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -83,7 +85,12 @@ impl Forwarded {
         loop {
             let received = tokio::select! {
                 status = child.wait() => return status,
-                _ = self.interrupt.recv() => Signal::INT,
+                _ = self.interrupt.recv() => {
+                    if is_in_foreground() {
+                        continue;
+                    }
+                    Signal::INT
+                }
                 _ = self.terminate.recv() => Signal::TERM,
                 _ = self.hangup.recv() => Signal::HUP,
             };
@@ -94,4 +101,14 @@ impl Forwarded {
             }
         }
     }
+}
+
+/// Whether we belong to the foreground of a terminal. A Ctrl-C there reaches the command by itself, and many take a
+/// second one for the wish to end without cleaning up.
+fn is_in_foreground() -> bool {
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    let group = getpgrp();
+    [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()]
+        .into_iter()
+        .any(|stream| tcgetpgrp(stream).is_ok_and(|foreground| foreground == group))
 }

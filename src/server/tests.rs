@@ -329,3 +329,43 @@ fn a_topic_that_cannot_be_made_is_an_error_at_the_start() {
     let error = Broker::start(BrokerOptions::default().with_topic("a/b", 1)).unwrap_err();
     assert!(error.to_string().starts_with("can't create topic 'a/b': "), "{error}");
 }
+
+/// Host and port of the only broker in Metadata v1.
+fn advertised(address: SocketAddr) -> (String, u16) {
+    let mut stream = connect(address);
+    stream.write_all(&request(3, 1, 1, &0i32.to_be_bytes())).unwrap();
+    let (_, body) = response(&mut stream);
+    assert_eq!(body[..4], 1i32.to_be_bytes(), "one broker");
+    let length = usize::from(u16::from_be_bytes([body[8], body[9]]));
+    let (host, rest) = body[10..].split_at(length);
+    (String::from_utf8(host.to_vec()).unwrap(), i32::from_be_bytes(rest[..4].try_into().unwrap()) as u16)
+}
+
+#[test]
+fn each_client_is_told_the_address_that_it_came_to() {
+    let listeners = ["[::]:0", "A://127.0.0.1:0", "B://:0"].map(|text| parse_listener(text).unwrap());
+    let options = BrokerOptions { listeners: Some(listeners.to_vec()), ..BrokerOptions::default() };
+    let runtime = Server::runtime(&options).unwrap();
+    let server = {
+        let _context = runtime.enter();
+        Server::bind(options).unwrap()
+    };
+    let ports: Vec<u16> = server.listeners().map(|(_, addresses)| addresses[0].port()).collect();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let thread = std::thread::spawn(move || runtime.block_on(server.run(async { drop(stopped.await) })));
+    for port in ports {
+        let told = advertised(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
+        assert_eq!(told, ("127.0.0.1".to_owned(), port));
+    }
+    drop(stop);
+    thread.join().unwrap();
+}
+
+#[test]
+fn what_is_advertised_is_told_to_everyone() {
+    let mut listener = localhost(0);
+    listener.advertised = Some(parse_advertised("kafka.test:19092").unwrap());
+    let options = BrokerOptions { listeners: Some(vec![listener]), ..BrokerOptions::default() };
+    let broker = Broker::start(options).unwrap();
+    assert_eq!(advertised(broker.address()), ("kafka.test".to_owned(), 19092));
+}
