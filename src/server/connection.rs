@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWrite};
@@ -24,6 +24,12 @@ thread_local! {
 
 /// How many bytes of replies may be kept back until the requests that came with theirs are handled.
 const MAX_KEPT_BYTES: usize = 16 << 10;
+
+/// How much a connection may do in one go before others have their turn, in bytes read and written; a client that
+/// always has something to say would keep the thread for itself otherwise.
+const MAX_WORK_BYTES: usize = 128 << 10;
+/// What a request counts for beside its bytes.
+const REQUEST_WORK_BYTES: usize = 2 << 10;
 
 /// Why a connection ended.
 #[derive(Debug)]
@@ -45,11 +51,13 @@ pub(crate) struct Connection {
     stream: TcpStream,
     session: Session,
     handle: Handle,
+    /// What was done since others last had their turn.
+    work_bytes: usize,
 }
 
 impl Connection {
     pub(crate) fn new(stream: TcpStream, handle: Handle, limits: SessionLimits) -> Self {
-        Connection { stream, session: Session::new(limits), handle }
+        Connection { stream, session: Session::new(limits), handle, work_bytes: 0 }
     }
 
     /// Serves the client until either side ends it. What was answered before is written first.
@@ -70,10 +78,16 @@ impl Connection {
     /// Replies to requests that came together leave together, which spares system calls: nothing is kept back once
     /// there is anything to wait for.
     async fn step(&mut self) -> Result<(), End> {
+        if self.work_bytes >= MAX_WORK_BYTES {
+            self.flush().await?;
+            tokio::task::yield_now().await;
+            self.work_bytes = 0;
+        }
         let Some(prepared) = self.session.next_request().map_err(End::Violation)? else {
             self.flush().await?;
             return self.read().await;
         };
+        self.work_bytes += REQUEST_WORK_BYTES;
         let reply = match self.handle.request(prepared) {
             Turn::Reply(reply) => reply,
             Turn::Parked => {
@@ -91,7 +105,7 @@ impl Connection {
 
     /// Reads what is there, or waits until something is.
     async fn read(&mut self) -> Result<(), End> {
-        let Connection { stream, session, handle } = self;
+        let Connection { stream, session, handle, work_bytes } = self;
         let mailbox = handle.mailbox();
         mailbox.note_buffer(session.release_small());
         let count = poll_fn(|context| {
@@ -102,7 +116,11 @@ impl Connection {
                 return Poll::Ready(Err(End::Ours(ending)));
             }
             // The buffer is made once there is something to put into it: a quiet connection needs none.
-            ready!(stream.poll_read_ready(context)).map_err(End::Socket)?;
+            let Poll::Ready(readable) = stream.poll_read_ready(context) else {
+                *work_bytes = 0;
+                return Poll::Pending;
+            };
+            readable.map_err(End::Socket)?;
             let mut buffer = session.read_buffer();
             let read = pin!(stream.read_buf(&mut buffer)).poll(context);
             if read.is_pending() {
@@ -112,13 +130,14 @@ impl Connection {
         })
         .await?;
         mailbox.note_active(handle.driver().clock().instant());
+        *work_bytes += count;
         if count == 0 { Err(End::Client { early: session.is_within_frame() }) } else { Ok(()) }
     }
 
     /// Waits for the reply to a request that is parked. A client that goes meanwhile ends the wait; so does one that
     /// only closes its sending half, which can't be told from it.
     async fn wait(&mut self) -> Result<Reply, End> {
-        let Connection { stream, session, handle } = self;
+        let Connection { stream, session, handle, .. } = self;
         session.release();
         let mailbox = handle.mailbox();
         mailbox.note_waiting();
@@ -139,7 +158,7 @@ impl Connection {
     /// Writes everything that is queued. A client that doesn't read holds up itself alone, and no longer than an
     /// idle one.
     async fn flush(&mut self) -> Result<(), End> {
-        let Connection { stream, session, handle } = self;
+        let Connection { stream, session, handle, work_bytes } = self;
         let output = session.output();
         while !output.is_empty() {
             let written = poll_fn(|context| {
@@ -162,6 +181,7 @@ impl Connection {
                 return Err(End::Socket(io::ErrorKind::WriteZero.into()));
             }
             output.advance(written);
+            *work_bytes += written;
         }
         Ok(())
     }
