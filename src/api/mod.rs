@@ -1,7 +1,7 @@
 //! Kafka's APIs, one file each, and the one table of them.
 //!
 //! A request goes through three steps: [`Preparer::prepare`] (pure, on the connection's own task), `handle` (in the
-//! cluster, which lends a [`Context`]) and [`encode`] (pure again). Wire structs stop here: the layers below take and
+//! cluster, which lends a `Context`) and [`encode()`] (pure again). Wire structs stop here: the layers below take and
 //! return values of their own.
 //!
 //! The table ([`TABLE`]) is declared once, by the `apis!` call in this file. Dispatch, the ApiVersions answer, names

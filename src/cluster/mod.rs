@@ -6,7 +6,7 @@
 //! - [`Cluster::handle_timeout`]: to be called when [`Cluster::poll_timeout`] says so.
 //! - [`Cluster::poll_output`]: to be called until it has nothing more, after each of the above.
 //!
-//! Each call ends in [`Cluster::run_to_rest`]: messages that have arrived are taken, and then those who wait for what
+//! Each call ends in `Cluster::run_to_rest`: messages that have arrived are taken, and then those who wait for what
 //! has changed are tried. A wait is never completed from inside another's handler.
 
 mod links;

@@ -1,0 +1,115 @@
+//! The README's table of APIs is made from the table that huld serves and the headers of the APIs' files.
+//!
+//! `HULD_UPDATE_README=1 cargo test --test readme` writes it.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use huld::api::{ApiEntry, TABLE};
+
+const BEGIN: &str = "<!-- APIs: made by `HULD_UPDATE_README=1 cargo test --test readme` -->\n";
+const END: &str = "<!-- end of APIs -->\n";
+
+#[test]
+fn table_of_apis_is_what_is_served() {
+    let path = root().join("README.md");
+    let readme = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = readme.split_once(BEGIN).expect("the README has the mark where the table begins");
+    let (table, after) = rest.split_once(END).expect("the README has the mark where the table ends");
+    let made = made_table();
+    if table == made {
+        return;
+    }
+    if std::env::var_os("HULD_UPDATE_README").is_some() {
+        std::fs::write(&path, format!("{before}{BEGIN}{made}{END}{after}")).unwrap();
+        return;
+    }
+    panic!(
+        "the README's table of APIs is not what is served; write it anew:\n\
+         HULD_UPDATE_README=1 cargo test --test readme\n\nit should be:\n{made}"
+    );
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn made_table() -> String {
+    let headers = headers(&root().join("src/api"));
+    let mut table = String::from(
+        "| API | Key | Versions | What it does | Not done, or done otherwise |\n|---|---|---|---|---|\n",
+    );
+    for ApiEntry { key, name, min_version, max_version, .. } in TABLE {
+        let versions = match max_version - min_version {
+            0 => format!("version {min_version}"),
+            _ => format!("versions {min_version}–{max_version}"),
+        };
+        let beginning = format!("{name} ({key}), {versions}: ");
+        let header = headers.iter().find_map(|header| header.strip_prefix(&beginning));
+        let header = header.unwrap_or_else(|| panic!("no file of src/api begins with `//! {beginning}`"));
+        let versions = versions.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let (does, differs) = (first_sentence(header), differences(header));
+        writeln!(table, "| {name} | {key} | {versions} | {does} | {differs} |").unwrap();
+    }
+    table
+}
+
+/// The module comments of all files in this folder and its folders: paragraphs as lines.
+fn headers(folder: &Path) -> Vec<String> {
+    let mut headers = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            headers.extend(self::headers(&path));
+        } else {
+            headers.push(header(&std::fs::read_to_string(path).unwrap()));
+        }
+    }
+    headers
+}
+
+fn header(source: &str) -> String {
+    let mut header = String::new();
+    for line in source.lines().map_while(|line| line.strip_prefix("//!")) {
+        match line.trim() {
+            "" => header.push('\n'),
+            line if header.is_empty() || header.ends_with('\n') => header.push_str(line),
+            line => {
+                header.push(' ');
+                header.push_str(line);
+            }
+        }
+    }
+    header
+}
+
+/// Up to the first full stop, which is left out.
+fn first_sentence(header: &str) -> String {
+    let paragraph = header.lines().next().unwrap_or_default();
+    let sentence = paragraph.split(". ").next().unwrap_or_default();
+    in_a_cell(sentence.trim_end_matches('.'))
+}
+
+/// The paragraphs that say what is not done, or done otherwise.
+fn differences(header: &str) -> String {
+    let told: Vec<&str> = header
+        .lines()
+        .filter_map(|paragraph| {
+            paragraph.strip_prefix("Not done: ").or_else(|| paragraph.strip_prefix("Not as in Kafka: "))
+        })
+        .collect();
+    in_a_cell(&told.join(" "))
+}
+
+fn in_a_cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+#[test]
+fn headers_are_taken_apart() {
+    let text = "//! Fetch (1), version 4: records. More.\n//! More.\n//!\n//! Not done: this,\n//! that.\n\nuse a;\n//! b";
+    let header = header(text);
+    assert_eq!(header, "Fetch (1), version 4: records. More. More.\nNot done: this, that.");
+    assert_eq!(first_sentence(&header), "Fetch (1), version 4: records");
+    assert_eq!(differences(&header), "this, that.");
+}
