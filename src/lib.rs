@@ -139,6 +139,7 @@ pub mod base;
 pub mod cli;
 pub mod cluster;
 pub mod controller;
+pub mod coordinator;
 pub mod log;
 pub mod purgatory;
 pub mod replica;

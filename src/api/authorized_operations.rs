@@ -31,6 +31,12 @@ pub(crate) fn on_topic(requested: bool) -> i32 {
     if requested { ALL } else { NOT_REQUESTED }
 }
 
+/// All operations on a group, if they were asked for.
+pub(crate) fn on_group(requested: bool) -> i32 {
+    const ALL: i32 = bits(&[READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS]);
+    if requested { ALL } else { NOT_REQUESTED }
+}
+
 /// All operations on a cluster, if they were asked for.
 pub(crate) fn on_cluster(requested: bool) -> i32 {
     const ALL: i32 =

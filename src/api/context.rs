@@ -10,6 +10,7 @@ use super::fetch::FetchSessions;
 use super::waits::{Key, Wait};
 use crate::base::{ConnectionId, Instant, NodeId, Now};
 use crate::controller::Controller;
+use crate::coordinator::{Coordinators, Storage, TimerKey};
 use crate::log::ChunkPool;
 use crate::purgatory::{Purgatory, WaitId, Waiter};
 use crate::replica::Replicas;
@@ -57,6 +58,8 @@ pub struct Node {
     pub(crate) broker: Broker,
     /// What waits on it.
     pub(crate) purgatory: Purgatory<Key, Wait, ConnectionId>,
+    /// The waits that stand for the coordinators' timers.
+    pub(crate) timers: FxHashMap<TimerKey, WaitId>,
 }
 
 /// What a virtual broker has, beside its purgatory.
@@ -66,6 +69,7 @@ pub struct Broker {
     pub id: NodeId,
     pub(crate) replicas: Replicas,
     pub(crate) fetch_sessions: FetchSessions,
+    pub(crate) coordinators: Coordinators,
     /// Keys of what has changed since the purgatory was last woken.
     pub(crate) woken: Vec<Key>,
     /// When a full log memory was last logged.
@@ -76,8 +80,24 @@ pub struct Broker {
 const MEMORY_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Broker {
-    pub(crate) fn new(id: NodeId, replicas: Replicas, fetch_sessions: FetchSessions) -> Self {
-        Broker { id, replicas, fetch_sessions, woken: Vec::new(), memory_logged: None }
+    pub(crate) fn new(
+        id: NodeId,
+        replicas: Replicas,
+        fetch_sessions: FetchSessions,
+        coordinators: Coordinators,
+    ) -> Self {
+        Broker { id, replicas, fetch_sessions, coordinators, woken: Vec::new(), memory_logged: None }
+    }
+
+    /// Notes what the coordinators have written and answered, for those who wait for it.
+    pub(crate) fn note_coordinators_work(&mut self) {
+        for key in self.coordinators.take_written() {
+            self.wake(Key::LogEnd(key));
+            self.wake(Key::HighWatermark(key));
+        }
+        for ticket in self.coordinators.take_answered() {
+            self.wake(Key::Ticket(ticket));
+        }
     }
 
     /// Tells people that records are refused for want of memory: once a minute at most.
@@ -113,6 +133,12 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Parts<'_> {
+    /// The coordinators, and what they need for a call.
+    pub(crate) fn coordinators(&mut self) -> (&mut Coordinators, Storage<'_>) {
+        let Broker { replicas, coordinators, .. } = &mut *self.broker;
+        (coordinators, Storage { now: self.now, replicas, pool: self.pool })
+    }
+
     /// Where a client that came over `connection` can reach a broker: its endpoint of the same listener, if it has
     /// one.
     pub(crate) fn endpoint(&self, node: NodeId, connection: ConnectionId) -> Option<Endpoint> {

@@ -1,23 +1,28 @@
 //! FindCoordinator (10), versions 0–6: the broker that looks after a group or a transactional id.
 //!
-//! With one broker it is that one. The coordinators' own APIs are not served yet, which a client learns from
-//! ApiVersions. This API is served before them since librdkafka takes it for the mark of a broker that can do lz4:
-//! without it, its producers send what should be lz4 uncompressed and say nothing.
+//! librdkafka takes this API for the mark of a broker that can do lz4: without it, its producers send what should be
+//! lz4 uncompressed and say nothing. The topic that a coordinator keeps its state in is made at the first request; unlike Kafka, which answers
+//! COORDINATOR_NOT_AVAILABLE until it is there, huld answers once it is.
 //!
-//! Versions: 1 adds transactions (KIP-98); 4 asks for many keys at once (KIP-699); 6 adds share groups (KIP-932),
-//! whose keys are `group:topic id:partition`.
+//! Versions: 1 has kinds of key; 4 several keys at once (KIP-699); 6 share groups (KIP-932), whose keys are
+//! `group:topic id:partition`.
 //!
-//! Not done: share coordinators, which are answered with COORDINATOR_NOT_AVAILABLE.
+//! Not done: transactions, for which the first broker that lives is named though it doesn't serve their APIs yet; share
+//! groups, which are COORDINATOR_NOT_AVAILABLE.
 
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::{ApiKey, BrokerId, FindCoordinatorRequest, FindCoordinatorResponse};
 use kafka_protocol::protocol::StrBytes;
 
-use super::{Answer, Api, Context, Refusal, names, prepare::Preparation};
-use crate::base::ErrorCode;
+use super::topic_changes::{AUTO_CREATE_TIMEOUT_MS, answer_once_applied};
+use super::{Answer, AnyResponse, Api, Context, Refusal, names, prepare::Preparation};
+use crate::base::{ErrorCode, NodeId};
+use crate::controller::{NewTopic, names as topic_names};
+use crate::coordinator::partition_for;
 
-/// First version with a list of keys.
-const BATCHED_FROM: i16 = 4;
+const GROUP: i8 = 0;
+const TRANSACTION: i8 = 1;
+const SHARE: i8 = 2;
 /// First version that knows share coordinators.
 const SHARE_FROM: i16 = 6;
 
@@ -36,72 +41,98 @@ impl Api for FindCoordinator {
 
     fn handle(context: &mut Context<'_>, request: FindCoordinatorRequest) -> Answer<FindCoordinatorResponse> {
         let version = context.caller.version;
-        let kind = Kind::of(request.key_type, version);
-        if version >= BATCHED_FROM {
-            let coordinators = request.coordinator_keys.iter().map(|key| find(context, kind, key));
-            return Answer::Ready(
-                FindCoordinatorResponse::default().with_coordinators(coordinators.collect()),
-            );
+        let before = context.parts.controller.last_change();
+        let response = if version >= 4 {
+            let rows = request.coordinator_keys.iter().map(|key| {
+                let found = find(context, request.key_type, key);
+                row(context, key.clone(), found)
+            });
+            FindCoordinatorResponse::default().with_coordinators(rows.collect())
+        } else {
+            let found = find(context, request.key_type, &request.key);
+            let row = row(context, StrBytes::new(), found);
+            let response = FindCoordinatorResponse::default()
+                .with_error_code(row.error_code)
+                .with_node_id(row.node_id)
+                .with_host(row.host)
+                .with_port(row.port);
+            if version >= 1 { response.with_error_message(row.error_message) } else { response }
+        };
+        if context.parts.controller.last_change() == before {
+            return Answer::Ready(response);
         }
-        let Coordinator { node_id, host, port, error_code, error_message, .. } =
-            find(context, kind, &request.key);
-        Answer::Ready(
-            FindCoordinatorResponse::default()
-                .with_error_code(error_code)
-                .with_error_message(error_message)
-                .with_node_id(node_id)
-                .with_host(host)
-                .with_port(port),
+        let timed_out = unavailable(&response);
+        answer_once_applied(
+            context,
+            AUTO_CREATE_TIMEOUT_MS,
+            topic_names::CONSUMER_OFFSETS.to_owned(),
+            AnyResponse::FindCoordinator(response),
+            AnyResponse::FindCoordinator(timed_out),
         )
     }
 }
 
-/// What a key names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Group,
-    Transaction,
-    Share,
+fn find(context: &mut Context<'_>, kind: i8, key: &str) -> Result<NodeId, ErrorCode> {
+    match kind {
+        GROUP => {}
+        TRANSACTION => {
+            return context.parts.controller.controller_id().ok_or(ErrorCode::CoordinatorNotAvailable);
+        }
+        SHARE if context.caller.version >= SHARE_FROM && is_share_key(key) => {
+            return Err(ErrorCode::CoordinatorNotAvailable);
+        }
+        _ => return Err(ErrorCode::InvalidRequest),
+    }
+    let controller = &mut context.parts.controller;
+    if controller.topics().by_name(topic_names::CONSUMER_OFFSETS).is_none() {
+        let configs = controller.offsets_topic_configs();
+        let topic = NewTopic {
+            name: topic_names::CONSUMER_OFFSETS.to_owned(),
+            partitions: -1,
+            replication_factor: -1,
+            configs,
+            ..NewTopic::default()
+        };
+        controller.create_topic(topic, false).map_err(|_| ErrorCode::CoordinatorNotAvailable)?;
+    }
+    let topic = controller.topics().by_name(topic_names::CONSUMER_OFFSETS);
+    let topic = topic.ok_or(ErrorCode::CoordinatorNotAvailable)?;
+    let index = partition_for(key, topic.partitions.len() as i32);
+    topic.partition(index).and_then(|partition| partition.leader).ok_or(ErrorCode::CoordinatorNotAvailable)
 }
 
-impl Kind {
-    /// Kafka's `CoordinatorType`, if there is one of this number at this version.
-    fn of(number: i8, version: i16) -> Option<Kind> {
-        match number {
-            0 => Some(Kind::Group),
-            1 => Some(Kind::Transaction),
-            2 if version >= SHARE_FROM => Some(Kind::Share),
-            _ => None,
-        }
+fn row(context: &Context<'_>, key: StrBytes, found: Result<NodeId, ErrorCode>) -> Coordinator {
+    let endpoint = found.and_then(|node| {
+        let endpoint = context.parts.endpoint(node, context.caller.connection);
+        endpoint.map(|endpoint| (node, endpoint)).ok_or(ErrorCode::CoordinatorNotAvailable)
+    });
+    let row = Coordinator::default().with_key(key);
+    match endpoint {
+        Ok((node, endpoint)) => row
+            .with_node_id(BrokerId(node.0))
+            .with_host(names::text(&*endpoint.host))
+            .with_port(endpoint.port.into())
+            .with_error_message(Some(names::text(ErrorCode::None.name()))),
+        Err(error) => failed(row, error),
     }
 }
 
-fn find(context: &Context<'_>, kind: Option<Kind>, key: &StrBytes) -> Coordinator {
-    let answer = Coordinator::default().with_key(names::text(key.as_str()));
-    let error = match kind {
-        Some(Kind::Group | Kind::Transaction) => match coordinator(context) {
-            Some((node, host, port)) => {
-                let message = Some(names::text(ErrorCode::None.name()));
-                return answer.with_node_id(node).with_host(host).with_port(port).with_error_message(message);
-            }
-            None => ErrorCode::CoordinatorNotAvailable,
-        },
-        Some(Kind::Share) if is_share_key(key) => ErrorCode::CoordinatorNotAvailable,
-        Some(Kind::Share) | None => ErrorCode::InvalidRequest,
-    };
-    answer
-        .with_node_id(BrokerId(-1))
+fn failed(row: Coordinator, error: ErrorCode) -> Coordinator {
+    row.with_node_id(BrokerId(-1))
         .with_port(-1)
+        .with_host(StrBytes::new())
         .with_error_code(error.code())
         .with_error_message(Some(names::text(error.name())))
 }
 
-/// The first broker that is not fenced, where the caller can reach it.
-fn coordinator(context: &Context<'_>) -> Option<(BrokerId, StrBytes, i32)> {
-    let parts = &context.parts;
-    let broker = parts.controller.brokers().iter().find(|broker| !broker.fenced)?;
-    let endpoint = parts.endpoint(broker.id, context.caller.connection)?;
-    Some((BrokerId(broker.id.0), names::text(&*endpoint.host), endpoint.port.into()))
+fn unavailable(response: &FindCoordinatorResponse) -> FindCoordinatorResponse {
+    let error = ErrorCode::CoordinatorNotAvailable;
+    let rows = response.coordinators.iter().map(|row| failed(row.clone(), error));
+    FindCoordinatorResponse::default()
+        .with_coordinators(rows.collect())
+        .with_error_code(error.code())
+        .with_node_id(BrokerId(-1))
+        .with_port(-1)
 }
 
 /// Whether a key has the parts of Kafka's `SharePartitionKey`: a group, a topic id in base64, a partition. The group
@@ -128,15 +159,5 @@ mod tests {
         for wrong in ["", "g", "g:0", ":AAAAAAAAAAAAAAAAAAAAAQ:0", "g:AAAA:0", "g:AAAAAAAAAAAAAAAAAAAAAQ:x"] {
             assert!(!is_share_key(wrong), "{wrong}");
         }
-    }
-
-    #[test]
-    fn share_coordinators_exist_from_version_6() {
-        assert_eq!(Kind::of(2, 5), None);
-        assert_eq!(Kind::of(2, 6), Some(Kind::Share));
-        assert_eq!(
-            (Kind::of(0, 0), Kind::of(1, 0), Kind::of(3, 6), Kind::of(-1, 6)),
-            (Some(Kind::Group), Some(Kind::Transaction), None, None)
-        );
     }
 }

@@ -12,22 +12,33 @@ mod authorized_operations;
 mod context;
 mod create_partitions;
 mod create_topics;
+mod delete_groups;
 mod delete_records;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
+mod describe_groups;
 mod describe_topic_partitions;
 mod encode;
 mod fetch;
 mod find_coordinator;
+mod group_waits;
+mod heartbeat;
 mod init_producer_id;
+mod join_group;
+mod leave_group;
+mod list_groups;
 mod list_offsets;
 mod metadata;
 mod names;
+mod offset_commit;
+mod offset_delete;
+mod offset_fetch;
 mod offset_for_leader_epoch;
 mod partitions;
 mod prepare;
 mod produce;
+mod sync_group;
 mod topic_changes;
 mod waits;
 
@@ -42,7 +53,7 @@ pub use encode::{EncodeError, encode};
 pub(crate) use fetch::FetchSessions;
 pub use prepare::{PrepareLimits, Prepared, Preparer, Refusal};
 pub use waits::Kind;
-pub(crate) use waits::{Key, Wait};
+pub(crate) use waits::{Key, NOBODY, Wait};
 
 /// What an API's handler makes of a request.
 #[derive(Debug)]
@@ -198,6 +209,14 @@ apis! {
     ListOffsets = list_offsets::ListOffsets,
     Metadata = metadata::Metadata,
     FindCoordinator = find_coordinator::FindCoordinator,
+    OffsetCommit = offset_commit::OffsetCommit,
+    OffsetFetch = offset_fetch::OffsetFetch,
+    JoinGroup = join_group::JoinGroup,
+    Heartbeat = heartbeat::Heartbeat,
+    LeaveGroup = leave_group::LeaveGroup,
+    SyncGroup = sync_group::SyncGroup,
+    DescribeGroups = describe_groups::DescribeGroups,
+    ListGroups = list_groups::ListGroups,
     ApiVersions = api_versions::ApiVersions,
     CreateTopics = create_topics::CreateTopics,
     DeleteTopics = delete_topics::DeleteTopics,
@@ -206,6 +225,8 @@ apis! {
     OffsetForLeaderEpoch = offset_for_leader_epoch::OffsetForLeaderEpoch,
     DescribeConfigs = describe_configs::DescribeConfigs,
     CreatePartitions = create_partitions::CreatePartitions,
+    DeleteGroups = delete_groups::DeleteGroups,
+    OffsetDelete = offset_delete::OffsetDelete,
     DescribeCluster = describe_cluster::DescribeCluster,
     DescribeTopicPartitions = describe_topic_partitions::DescribeTopicPartitions,
 }

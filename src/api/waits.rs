@@ -3,11 +3,17 @@
 use super::context::{Caller, Parts, Reply};
 use super::delete_records::DeleteRecordsWait;
 use super::fetch::FetchWait;
+use super::group_waits::GroupWait;
 use super::produce::ProduceWait;
 use super::topic_changes::MetadataWait;
 use super::{AnyResponse, Response};
-use crate::base::PartitionKey;
+use crate::base::{ConnectionId, PartitionKey};
+use crate::coordinator::groups::TimerKind;
+use crate::coordinator::{Ticket, TimerKey};
 use crate::purgatory::{self, Description, WaitKind, Waiting};
+
+/// The owner of waits that no client waits for.
+pub(crate) const NOBODY: ConnectionId = ConnectionId(u64::MAX);
 
 /// Something whose change lets waits be tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +26,8 @@ pub enum Key {
     LowWatermark(PartitionKey),
     /// A broker has caught up with the controller's changes.
     MetadataApplied,
+    /// A coordinator has answered a ticket.
+    Ticket(Ticket),
 }
 
 /// Kinds of wait.
@@ -30,10 +38,25 @@ pub enum Kind {
     Produce,
     DeleteRecords,
     Topic,
+    Join,
+    Sync,
+    Commit,
+    Rebalance,
+    Heartbeat,
 }
 
 impl WaitKind for Kind {
-    const ALL: &'static [Kind] = &[Kind::Fetch, Kind::Produce, Kind::DeleteRecords, Kind::Topic];
+    const ALL: &'static [Kind] = &[
+        Kind::Fetch,
+        Kind::Produce,
+        Kind::DeleteRecords,
+        Kind::Topic,
+        Kind::Join,
+        Kind::Sync,
+        Kind::Commit,
+        Kind::Rebalance,
+        Kind::Heartbeat,
+    ];
 
     fn index(self) -> usize {
         self as usize
@@ -45,6 +68,10 @@ impl WaitKind for Kind {
             Kind::Produce => "Produce",
             Kind::DeleteRecords => "DeleteRecords",
             Kind::Topic => "topic",
+            // Kafka keeps a group's joins and syncs, and the timers that end them, in one purgatory.
+            Kind::Join | Kind::Sync | Kind::Rebalance => "Rebalance",
+            Kind::Commit => "Produce",
+            Kind::Heartbeat => "Heartbeat",
         }
     }
 }
@@ -63,6 +90,8 @@ pub(crate) enum Operation {
     Produce(Box<ProduceWait>),
     DeleteRecords(Box<DeleteRecordsWait>),
     Metadata(Box<MetadataWait>),
+    Group(Box<GroupWait>),
+    Timer(Box<TimerKey>),
 }
 
 impl Wait {
@@ -70,14 +99,27 @@ impl Wait {
         Wait { caller: caller.clone(), operation }
     }
 
+    /// A coordinator's timer, for which no client waits.
+    pub(crate) fn timer(key: TimerKey) -> Self {
+        let caller = Caller { connection: NOBODY, correlation_id: 0, version: 0, client_id: None };
+        Wait { caller, operation: Operation::Timer(Box::new(key)) }
+    }
+
+    /// The client is gone, and the wait has been taken out.
+    pub(crate) fn abandon(&self, parts: &mut Parts<'_>) {
+        if let Operation::Group(wait) = &self.operation {
+            wait.abandon(parts);
+        }
+    }
+
     /// Who waits.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    fn reply(&self, response: AnyResponse) -> Reply {
+    fn reply(&self, response: AnyResponse) -> Option<Reply> {
         let Caller { connection, correlation_id, version, .. } = self.caller;
-        Reply { connection, correlation_id, version, response: Some(Response(response)) }
+        Some(Reply { connection, correlation_id, version, response: Some(Response(response)) })
     }
 }
 
@@ -85,34 +127,48 @@ impl Waiting for Wait {
     type Kind = Kind;
 
     fn kind(&self) -> Kind {
-        match self.operation {
+        match &self.operation {
             Operation::Fetch(_) => Kind::Fetch,
             Operation::Produce(_) => Kind::Produce,
             Operation::DeleteRecords(_) => Kind::DeleteRecords,
             Operation::Metadata(_) => Kind::Topic,
+            Operation::Group(wait) => wait.kind(),
+            Operation::Timer(key) => match key.kind {
+                TimerKind::Session(_) => Kind::Heartbeat,
+                TimerKind::Join | TimerKind::Sync => Kind::Rebalance,
+            },
         }
     }
 }
 
 impl purgatory::Wait<Parts<'_>> for Wait {
-    type Reply = Reply;
+    /// None where nobody waits for an answer.
+    type Reply = Option<Reply>;
 
-    fn try_complete(&mut self, parts: &mut Parts<'_>) -> Option<Reply> {
+    fn try_complete(&mut self, parts: &mut Parts<'_>) -> Option<Option<Reply>> {
         let response = match &mut self.operation {
             Operation::Fetch(wait) => wait.try_complete(parts).map(AnyResponse::Fetch),
             Operation::Produce(wait) => wait.try_complete(parts).map(AnyResponse::Produce),
             Operation::DeleteRecords(wait) => wait.try_complete(parts).map(AnyResponse::DeleteRecords),
             Operation::Metadata(wait) => wait.try_complete(parts),
+            Operation::Group(wait) => wait.try_complete(parts),
+            Operation::Timer(_) => None,
         }?;
         Some(self.reply(response))
     }
 
-    fn expire(mut self, parts: &mut Parts<'_>) -> Reply {
+    fn expire(mut self, parts: &mut Parts<'_>) -> Option<Reply> {
         let response = match &mut self.operation {
             Operation::Fetch(wait) => AnyResponse::Fetch(wait.complete(parts)),
             Operation::Produce(wait) => AnyResponse::Produce(wait.expire(parts)),
             Operation::DeleteRecords(wait) => AnyResponse::DeleteRecords(wait.expire(parts)),
             Operation::Metadata(wait) => wait.expire(),
+            Operation::Group(wait) => wait.expire(parts),
+            Operation::Timer(key) => {
+                let (coordinators, mut storage) = parts.coordinators();
+                coordinators.handle_timer(&mut storage, key);
+                return None;
+            }
         };
         self.reply(response)
     }
@@ -123,6 +179,15 @@ impl purgatory::Wait<Parts<'_>> for Wait {
             Operation::Produce(wait) => wait.describe(parts),
             Operation::DeleteRecords(wait) => wait.describe(parts),
             Operation::Metadata(wait) => wait.describe(parts),
+            Operation::Group(wait) => wait.describe(parts),
+            Operation::Timer(key) => Description {
+                waits_for: format!("group {}", key.group),
+                progress: match &key.kind {
+                    TimerKind::Session(member) => format!("session of {member}"),
+                    TimerKind::Join => "members to join".to_owned(),
+                    TimerKind::Sync => "members to sync".to_owned(),
+                },
+            },
         }
     }
 }

@@ -178,6 +178,17 @@ impl Controller {
         configs::describe_created_topic(&topic.overrides, &self.configs)
     }
 
+    /// The configs that `__consumer_offsets` is made with.
+    pub fn offsets_topic_configs(&self) -> Vec<(String, Option<String>)> {
+        let segment_bytes = self.settings.offsets.topic_segment_bytes.to_string();
+        let configs = [
+            ("cleanup.policy", "compact"),
+            ("compression.type", "producer"),
+            ("segment.bytes", &segment_bytes),
+        ];
+        configs.map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).to_vec()
+    }
+
     fn decide(&mut self, change: Change) {
         self.last_change += 1;
         self.changes.push(change);

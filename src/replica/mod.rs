@@ -5,11 +5,13 @@
 
 mod retention;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use crate::base::{ErrorCode, NodeId, Now, PartitionKey, TopicId};
+use crate::base::{ErrorCode, Instant, NodeId, Now, PartitionKey, TopicId};
 use crate::controller::configs::{BrokerSettings, CleanupPolicy, CompressionType, TopicConfig};
 use crate::controller::{Partition, Topic};
 use crate::log::{AppendError, AppendOrigin, Appended, ChunkPool, FetchSlices, LeaderAppend, Log, LogConfig};
@@ -307,6 +309,9 @@ pub struct Replicas {
     by_key: FxHashMap<PartitionKey, Replica>,
     settings: LogSettings,
     retention: RetentionSchedule,
+    /// Partitions whose logs remember producers, and when they are looked at next, if there are any.
+    with_producers: BTreeSet<PartitionKey>,
+    producer_check: Option<Instant>,
 }
 
 impl Replicas {
@@ -316,6 +321,8 @@ impl Replicas {
             by_key: FxHashMap::default(),
             settings,
             retention: RetentionSchedule::new(settings, started.instant),
+            with_producers: BTreeSet::new(),
+            producer_check: None,
         }
     }
 
@@ -361,6 +368,7 @@ impl Replicas {
     pub fn remove(&mut self, key: PartitionKey, pool: &mut ChunkPool) -> bool {
         let Some(mut replica) = self.by_key.remove(&key) else { return false };
         self.retention.forget(key);
+        self.with_producers.remove(&key);
         replica.log.truncate_fully_and_start_at(0, pool);
         true
     }
@@ -388,6 +396,9 @@ impl Replicas {
         if appended.is_ok() {
             let replica = self.by_key.get_mut(&key)?;
             self.retention.after_append(replica, now, pool);
+            if !replica.log.producers().is_empty() && self.with_producers.insert(key) {
+                self.schedule_producer_check(now);
+            }
         }
         Some(appended)
     }
@@ -413,12 +424,15 @@ impl Replicas {
     }
 
     /// When [`Replicas::handle_timeout`] must be called next.
-    pub fn next_timeout(&self) -> Option<crate::base::Instant> {
-        self.retention.next_timeout()
+    pub fn next_timeout(&self) -> Option<Instant> {
+        [self.retention.next_timeout(), self.producer_check].into_iter().flatten().min()
     }
 
-    /// Applies retention where it is due. Returns the partitions whose log start moved.
+    /// Applies retention where it is due, and forgets idle producers. Returns the partitions whose log start moved.
     pub fn handle_timeout(&mut self, now: Now, pool: &mut ChunkPool) -> Vec<PartitionKey> {
+        if self.producer_check.take_if(|due| *due <= now.instant).is_some() {
+            self.expire_producers(now);
+        }
         let mut moved = Vec::new();
         while let Some(key) = self.retention.pop_due(now.instant) {
             let Some(replica) = self.by_key.get_mut(&key) else { continue };
@@ -427,6 +441,28 @@ impl Replicas {
             }
         }
         moved
+    }
+
+    /// Forgets producers that have been idle for `producer.id.expiration.ms`. (Kafka's round of
+    /// `ProducerStateManager.removeExpiredProducers`, over those logs alone that have producers.)
+    fn expire_producers(&mut self, now: Now) {
+        let by_key = &mut self.by_key;
+        self.with_producers.retain(|key| {
+            let Some(replica) = by_key.get_mut(key) else { return false };
+            replica.log.expire_producers(now.wall);
+            !replica.log.producers().is_empty()
+        });
+        self.schedule_producer_check(now);
+    }
+
+    fn schedule_producer_check(&mut self, now: Now) {
+        let interval = u64::try_from(self.settings.producer_id_expiration_check_interval_ms).unwrap_or(0);
+        let next = now.instant + Duration::from_millis(interval.max(1));
+        self.producer_check = match self.producer_check {
+            _ if self.with_producers.is_empty() => None,
+            Some(earlier) => Some(earlier.min(next)),
+            None => Some(next),
+        };
     }
 
     fn expire_all_due(&mut self, now: Now, pool: &mut ChunkPool) {

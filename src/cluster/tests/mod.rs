@@ -3,6 +3,7 @@
 
 mod coordinators;
 mod fetching;
+mod groups;
 mod producing;
 mod topics;
 mod whole;

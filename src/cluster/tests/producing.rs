@@ -115,3 +115,29 @@ fn records_that_are_too_old_go_at_the_next_check_and_not_before() {
     world.advance(Duration::from_millis(1));
     assert_eq!(start(&mut world), 1);
 }
+
+#[test]
+fn an_idle_producer_is_forgotten_at_the_next_check() {
+    let mut world = World::with(&[
+        ("producer.id.expiration.ms", "1000"),
+        ("producer.id.expiration.check.interval.ms", "600"),
+    ]);
+    world.create_topic("t", 1, &[]);
+    let client = world.connect();
+    let send = |world: &mut World, sequence| {
+        let header = BatchHeader {
+            producer_id: 5,
+            producer_epoch: 0,
+            base_sequence: sequence,
+            ..BatchHeader::default()
+        };
+        let now = world.now().wall.as_millis();
+        error_of(&world.ask(client, PRODUCE, &produce("t", 0, batch_of(header, &["a"], now), 1)))
+    };
+    assert_eq!(send(&mut world, 0), 0);
+    world.advance(Duration::from_millis(1100));
+    let gap = crate::base::ErrorCode::OutOfOrderSequenceNumber.code();
+    assert_eq!(send(&mut world, 5), gap, "remembered until the check after its time");
+    world.advance(Duration::from_millis(100));
+    assert_eq!(send(&mut world, 5), 0, "any sequence may be the first");
+}

@@ -1,0 +1,43 @@
+//! Heartbeat (12), versions 0–4: a member of a classic group lives, and hears whether a rebalance is under way.
+//!
+//! Versions: 3 has static members (KIP-345).
+
+use std::sync::Arc;
+
+use kafka_protocol::messages::{ApiKey, HeartbeatRequest, HeartbeatResponse};
+
+use super::{Answer, Api, Context, Refusal, prepare::Preparation};
+use crate::base::ErrorCode;
+
+pub(crate) struct Heartbeat;
+
+impl Api for Heartbeat {
+    const KEY: ApiKey = ApiKey::Heartbeat;
+    const VERSIONS: std::ops::RangeInclusive<i16> = 0..=4;
+    type Wire = HeartbeatRequest;
+    type Request = HeartbeatRequest;
+    type Response = HeartbeatResponse;
+
+    fn prepare(wire: HeartbeatRequest, _: &Preparation) -> Result<HeartbeatRequest, Refusal> {
+        Ok(wire)
+    }
+
+    fn handle(context: &mut Context<'_>, request: HeartbeatRequest) -> Answer<HeartbeatResponse> {
+        let outcome = if request.group_id.is_empty() {
+            Err(ErrorCode::InvalidGroupId)
+        } else {
+            let group: Arc<str> = request.group_id.as_str().into();
+            let instance_id = request.group_instance_id.as_ref().map(|id| id.as_str());
+            let (coordinators, mut storage) = context.parts.coordinators();
+            coordinators.heartbeat(
+                &mut storage,
+                &group,
+                &request.member_id,
+                instance_id,
+                request.generation_id,
+            )
+        };
+        let error = outcome.err().unwrap_or(ErrorCode::None);
+        Answer::Ready(HeartbeatResponse::default().with_error_code(error.code()))
+    }
+}

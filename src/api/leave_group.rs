@@ -1,0 +1,65 @@
+//! LeaveGroup (13), versions 0–5: members leave a classic group.
+//!
+//! Versions: 3 lets several leave at once, static ones by their instance id alone (KIP-345); 5 has reasons (KIP-800).
+//! Before v3 the one member's outcome is the whole answer.
+
+use std::sync::Arc;
+
+use kafka_protocol::messages::leave_group_request::MemberIdentity;
+use kafka_protocol::messages::leave_group_response::MemberResponse;
+use kafka_protocol::messages::{ApiKey, LeaveGroupRequest, LeaveGroupResponse};
+
+use super::{Answer, Api, Context, Refusal, prepare::Preparation};
+use crate::base::ErrorCode;
+use crate::coordinator::groups::Leaver;
+
+pub(crate) struct LeaveGroup;
+
+impl Api for LeaveGroup {
+    const KEY: ApiKey = ApiKey::LeaveGroup;
+    const VERSIONS: std::ops::RangeInclusive<i16> = 0..=5;
+    type Wire = LeaveGroupRequest;
+    type Request = LeaveGroupRequest;
+    type Response = LeaveGroupResponse;
+
+    fn prepare(mut wire: LeaveGroupRequest, preparation: &Preparation) -> Result<LeaveGroupRequest, Refusal> {
+        if preparation.version < 3 {
+            wire.members = vec![MemberIdentity::default().with_member_id(wire.member_id.clone())];
+        }
+        Ok(wire)
+    }
+
+    fn handle(context: &mut Context<'_>, request: LeaveGroupRequest) -> Answer<LeaveGroupResponse> {
+        let group: Arc<str> = request.group_id.as_str().into();
+        let leavers: Vec<Leaver> = request
+            .members
+            .iter()
+            .map(|member| Leaver {
+                member_id: member.member_id.as_str().into(),
+                instance_id: member.group_instance_id.as_ref().map(|id| id.as_str().into()),
+            })
+            .collect();
+        let outcome = if group.is_empty() {
+            Err(ErrorCode::InvalidGroupId)
+        } else {
+            let (coordinators, mut storage) = context.parts.coordinators();
+            coordinators.leave(&mut storage, &group, &leavers)
+        };
+        let response = LeaveGroupResponse::default();
+        Answer::Ready(match outcome {
+            Err(error) => response.with_error_code(error.code()),
+            Ok(outcomes) if context.caller.version < 3 => {
+                response.with_error_code(outcomes.first().copied().unwrap_or_default().code())
+            }
+            Ok(outcomes) => {
+                let rows = request.members.into_iter().zip(outcomes).map(|(member, outcome)| {
+                    MemberResponse::default()
+                        .with_member_id(member.member_id)
+                        .with_group_instance_id(member.group_instance_id)
+                        .with_error_code(outcome.code())
+                });
+                response.with_members(rows.collect())
+            }
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! OffsetFetch (9), versions 1–9: how far groups have read.
+//!
+//! A group or an offset that isn't there is offset −1 without an error. No topics, null, means all that the group has
+//! committed (v2+). Versions: 5 has leader epochs (KIP-320); 7 asks for stable offsets (KIP-447; all are, since there
+//! are no transactions yet); 8 several groups (KIP-709); 9 member epochs (KIP-848).
+
+use kafka_protocol::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
+use kafka_protocol::messages::offset_fetch_response::{
+    OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic, OffsetFetchResponseTopics,
+};
+use kafka_protocol::messages::{ApiKey, GroupId, OffsetFetchRequest, OffsetFetchResponse, TopicName};
+
+use super::{Answer, Api, Context, Refusal, names, prepare::Preparation};
+use crate::base::ErrorCode;
+use crate::coordinator::groups::GroupOffsets;
+use crate::coordinator::records::CommittedOffset;
+
+pub(crate) struct OffsetFetch;
+
+impl Api for OffsetFetch {
+    const KEY: ApiKey = ApiKey::OffsetFetch;
+    const VERSIONS: std::ops::RangeInclusive<i16> = 1..=9;
+    type Wire = OffsetFetchRequest;
+    type Request = OffsetFetchRequest;
+    type Response = OffsetFetchResponse;
+
+    fn prepare(
+        mut wire: OffsetFetchRequest,
+        preparation: &Preparation,
+    ) -> Result<OffsetFetchRequest, Refusal> {
+        if preparation.version < 8 {
+            let topics = wire.topics.take().map(|topics| {
+                let topic =
+                    |topic: kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic| {
+                        OffsetFetchRequestTopics::default()
+                            .with_name(topic.name)
+                            .with_partition_indexes(topic.partition_indexes)
+                    };
+                topics.into_iter().map(topic).collect()
+            });
+            let group =
+                OffsetFetchRequestGroup::default().with_group_id(wire.group_id.clone()).with_topics(topics);
+            wire.groups = vec![group];
+        }
+        Ok(wire)
+    }
+
+    fn handle(context: &mut Context<'_>, request: OffsetFetchRequest) -> Answer<OffsetFetchResponse> {
+        let version = context.caller.version;
+        let groups = request.groups.iter().map(|group| fetch(context, group));
+        let mut groups: Vec<OffsetFetchResponseGroup> = groups.collect();
+        if version >= 8 {
+            return Answer::Ready(OffsetFetchResponse::default().with_groups(groups));
+        }
+        let Some(group) = groups.pop() else { return Answer::Ready(OffsetFetchResponse::default()) };
+        let topics = group.topics.into_iter().map(|topic| {
+            let rows = topic.partitions.into_iter().map(|row| {
+                let old = OffsetFetchResponsePartition::default()
+                    .with_partition_index(row.partition_index)
+                    .with_committed_offset(row.committed_offset)
+                    .with_metadata(row.metadata)
+                    .with_error_code(row.error_code);
+                if version >= 5 { old.with_committed_leader_epoch(row.committed_leader_epoch) } else { old }
+            });
+            OffsetFetchResponseTopic::default().with_name(topic.name).with_partitions(rows.collect())
+        });
+        let response = OffsetFetchResponse::default().with_topics(topics.collect());
+        Answer::Ready(if version >= 2 { response.with_error_code(group.error_code) } else { response })
+    }
+}
+
+fn fetch(context: &Context<'_>, asked: &OffsetFetchRequestGroup) -> OffsetFetchResponseGroup {
+    let response = OffsetFetchResponseGroup::default().with_group_id(GroupId(asked.group_id.0.clone()));
+    let groups = if asked.group_id.is_empty() {
+        Err(ErrorCode::InvalidGroupId)
+    } else {
+        context.parts.broker.coordinators.groups_for(&asked.group_id)
+    };
+    let groups = match groups {
+        Ok(groups) => groups,
+        Err(error) => {
+            let topics = asked.topics.iter().flatten().filter(|_| context.caller.version < 2);
+            let failed = topics.map(|topic| {
+                let rows = topic
+                    .partition_indexes
+                    .iter()
+                    .map(|index| row(*index, None).with_error_code(error.code()));
+                OffsetFetchResponseTopics::default()
+                    .with_name(topic.name.clone())
+                    .with_partitions(rows.collect())
+            });
+            return response.with_error_code(error.code()).with_topics(failed.collect());
+        }
+    };
+    let offsets = groups.offsets(&asked.group_id);
+    let topics = match &asked.topics {
+        Some(topics) => topics.iter().map(|topic| some_of(offsets, topic)).collect(),
+        None => offsets.map(all_of).unwrap_or_default(),
+    };
+    response.with_topics(topics)
+}
+
+fn some_of(offsets: Option<&GroupOffsets>, topic: &OffsetFetchRequestTopics) -> OffsetFetchResponseTopics {
+    let rows = topic
+        .partition_indexes
+        .iter()
+        .map(|index| row(*index, offsets.and_then(|offsets| offsets.offset(&topic.name, *index))));
+    OffsetFetchResponseTopics::default().with_name(topic.name.clone()).with_partitions(rows.collect())
+}
+
+fn all_of(offsets: &GroupOffsets) -> Vec<OffsetFetchResponseTopics> {
+    let mut topics: Vec<OffsetFetchResponseTopics> = Vec::new();
+    for (topic, index, offset) in offsets.iter() {
+        let row = row(index, Some(offset));
+        match topics.last_mut().filter(|last| **last.name == **topic) {
+            Some(last) => last.partitions.push(row),
+            None => topics.push(
+                OffsetFetchResponseTopics::default()
+                    .with_name(TopicName(names::text(&**topic)))
+                    .with_partitions(vec![row]),
+            ),
+        }
+    }
+    topics
+}
+
+fn row(index: i32, offset: Option<&CommittedOffset>) -> OffsetFetchResponsePartitions {
+    OffsetFetchResponsePartitions::default()
+        .with_partition_index(index)
+        .with_committed_offset(offset.map_or(-1, |offset| offset.offset))
+        .with_committed_leader_epoch(offset.map_or(-1, |offset| offset.leader_epoch))
+        .with_metadata(Some(names::text(offset.map_or("", |offset| &*offset.metadata))))
+}

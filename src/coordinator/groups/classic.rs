@@ -1,0 +1,336 @@
+//! A classic group: the state machine of Kafka's `ClassicGroup`, with its members.
+//!
+//! | state | waits for | leaves to |
+//! |---|---|---|
+//! | Empty | a first member | PreparingRebalance |
+//! | PreparingRebalance | every member to join, or the rebalance timeout | CompletingRebalance, Empty |
+//! | CompletingRebalance | the leader's assignment, and everybody's sync | Stable, PreparingRebalance |
+//! | Stable | a change of members or subscriptions | PreparingRebalance |
+//! | Dead | nothing: the group is gone | |
+//!
+//! This file has the group and its members as data; `rebalance.rs` moves it from state to state, `join.rs` and
+//! `membership.rs` take the requests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+
+use crate::base::{ErrorCode, WallTime};
+use crate::coordinator::Ticket;
+use crate::coordinator::records::{ClassicGroupValue, ClassicMemberValue};
+
+/// What a classic group waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are Kafka's own; the module's table says what they mean")]
+pub enum ClassicState {
+    Empty,
+    PreparingRebalance,
+    CompletingRebalance,
+    Stable,
+    Dead,
+}
+
+impl ClassicState {
+    /// Kafka's name for the state.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ClassicState::Empty => "Empty",
+            ClassicState::PreparingRebalance => "PreparingRebalance",
+            ClassicState::CompletingRebalance => "CompletingRebalance",
+            ClassicState::Stable => "Stable",
+            ClassicState::Dead => "Dead",
+        }
+    }
+}
+
+/// A protocol (assignor) that a member knows, and what it says under it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Protocol {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The member's subscription, in its own encoding.
+    pub metadata: Bytes,
+}
+
+/// A member of a classic group.
+#[derive(Clone, Debug)]
+pub struct ClassicMember {
+    /// Given by the coordinator.
+    pub id: Arc<str>,
+    /// `group.instance.id`: the member is static (KIP-345).
+    pub instance_id: Option<Arc<str>>,
+    /// The client's name for itself.
+    pub client_id: Arc<str>,
+    /// The client's address, with a slash before it.
+    pub client_host: Arc<str>,
+    /// How long a rebalance waits for it, ms.
+    pub rebalance_timeout_ms: i32,
+    /// How long it may be silent, ms.
+    pub session_timeout_ms: i32,
+    /// In the order in which it prefers them.
+    pub protocols: Vec<Protocol>,
+    /// What the leader has given it, in its own encoding.
+    pub assignment: Bytes,
+    /// Its JoinGroup that waits.
+    pub(super) awaiting_join: Option<Ticket>,
+    /// Its SyncGroup that waits.
+    pub(super) awaiting_sync: Option<Ticket>,
+    /// Its first join has not been answered yet, so that it can't know its id.
+    pub(super) is_new: bool,
+}
+
+impl ClassicMember {
+    /// What the member says under a protocol; nothing if it doesn't know it.
+    pub fn metadata(&self, protocol: &str) -> Bytes {
+        let known = self.protocols.iter().find(|known| &*known.name == protocol);
+        known.map(|known| known.metadata.clone()).unwrap_or_default()
+    }
+}
+
+/// A classic group.
+#[derive(Clone, Debug)]
+pub struct ClassicGroup {
+    /// Its name.
+    pub id: Arc<str>,
+    pub(super) state: ClassicState,
+    /// The state before, which tells an initial rebalance from others.
+    pub(super) previous_state: ClassicState,
+    pub(super) state_since: WallTime,
+    pub(super) protocol_type: Option<Arc<str>>,
+    pub(super) protocol: Option<Arc<str>>,
+    pub(super) generation: i32,
+    pub(super) leader: Option<Arc<str>>,
+    pub(super) members: IndexMap<Arc<str>, ClassicMember, FxBuildHasher>,
+    /// Member ids by instance id.
+    pub(super) static_members: BTreeMap<Arc<str>, Arc<str>>,
+    /// Ids that were given out with MEMBER_ID_REQUIRED and have not come back (KIP-394).
+    pub(super) pending_members: BTreeSet<Arc<str>>,
+    /// Members whose sync this generation still waits for.
+    pub(super) pending_sync: BTreeSet<Arc<str>>,
+    /// During an initial rebalance: somebody came since the delay began.
+    pub(super) new_member_added: bool,
+    /// During an initial rebalance: how much longer it may be drawn out, ms.
+    pub(super) initial_budget_ms: Option<i64>,
+}
+
+impl ClassicGroup {
+    /// An empty group.
+    pub(super) fn new(id: Arc<str>, now: WallTime) -> Self {
+        ClassicGroup {
+            id,
+            state: ClassicState::Empty,
+            previous_state: ClassicState::Dead,
+            state_since: now,
+            protocol_type: None,
+            protocol: None,
+            generation: 0,
+            leader: None,
+            members: IndexMap::default(),
+            static_members: BTreeMap::new(),
+            pending_members: BTreeSet::new(),
+            pending_sync: BTreeSet::new(),
+            new_member_added: false,
+            initial_budget_ms: None,
+        }
+    }
+
+    /// The group as a record of the log has it.
+    pub(super) fn from_value(id: Arc<str>, value: &ClassicGroupValue) -> Self {
+        let mut group = ClassicGroup::new(id, WallTime(value.state_timestamp_ms));
+        group.generation = value.generation;
+        group.protocol_type = (!value.protocol_type.is_empty()).then(|| value.protocol_type.clone());
+        group.protocol = value.protocol.clone();
+        group.leader = value.leader.clone();
+        group.state = if value.members.is_empty() { ClassicState::Empty } else { ClassicState::Stable };
+        for member in &value.members {
+            let name = value.protocol.clone().unwrap_or_default();
+            group.insert(ClassicMember {
+                id: member.member_id.clone(),
+                instance_id: member.instance_id.clone(),
+                client_id: member.client_id.clone(),
+                client_host: member.client_host.clone(),
+                rebalance_timeout_ms: member.rebalance_timeout_ms,
+                session_timeout_ms: member.session_timeout_ms,
+                protocols: vec![Protocol { name, metadata: member.subscription.clone() }],
+                assignment: member.assignment.clone(),
+                awaiting_join: None,
+                awaiting_sync: None,
+                is_new: false,
+            });
+        }
+        group
+    }
+
+    /// The group as it goes into the log, with these assignments.
+    pub(super) fn to_value(&self, assignment: impl Fn(&ClassicMember) -> Bytes) -> ClassicGroupValue {
+        let protocol = self.protocol.as_deref().unwrap_or_default();
+        let members = self.members.values().map(|member| ClassicMemberValue {
+            member_id: member.id.clone(),
+            instance_id: member.instance_id.clone(),
+            client_id: member.client_id.clone(),
+            client_host: member.client_host.clone(),
+            rebalance_timeout_ms: member.rebalance_timeout_ms,
+            session_timeout_ms: member.session_timeout_ms,
+            subscription: member.metadata(protocol),
+            assignment: assignment(member),
+        });
+        ClassicGroupValue {
+            protocol_type: self.protocol_type.clone().unwrap_or_default(),
+            generation: self.generation,
+            protocol: self.protocol.clone(),
+            leader: self.leader.clone(),
+            state_timestamp_ms: self.state_since.as_millis(),
+            members: members.collect(),
+        }
+    }
+
+    /// What it waits for.
+    pub fn state(&self) -> ClassicState {
+        self.state
+    }
+
+    /// Counts rebalances.
+    pub fn generation(&self) -> i32 {
+        self.generation
+    }
+
+    /// `consumer`, `connect` or whatever its members say; none if it never had any.
+    pub fn protocol_type(&self) -> Option<&Arc<str>> {
+        self.protocol_type.as_ref()
+    }
+
+    /// The protocol (assignor) of this generation.
+    pub fn protocol(&self) -> Option<&Arc<str>> {
+        self.protocol.as_ref()
+    }
+
+    /// The leader's member id.
+    pub fn leader(&self) -> Option<&Arc<str>> {
+        self.leader.as_ref()
+    }
+
+    /// Its members, in the order in which they came.
+    pub fn members(&self) -> impl Iterator<Item = &ClassicMember> {
+        self.members.values()
+    }
+
+    pub(super) fn is_leader(&self, member: &str) -> bool {
+        self.leader.as_deref() == Some(member)
+    }
+
+    pub(super) fn transition(&mut self, state: ClassicState, now: WallTime) {
+        self.previous_state = self.state;
+        self.state = state;
+        self.state_since = now;
+    }
+
+    /// Whether a member with these protocols goes with all others (Kafka's `supportsProtocols`).
+    pub(super) fn supports(&self, protocol_type: &str, protocols: &[Protocol]) -> bool {
+        if self.state == ClassicState::Empty {
+            return !protocol_type.is_empty() && !protocols.is_empty();
+        }
+        self.protocol_type.as_deref() == Some(protocol_type)
+            && protocols.iter().any(|protocol| self.is_common(&protocol.name))
+    }
+
+    fn is_common(&self, protocol: &str) -> bool {
+        self.members.values().all(|member| member.protocols.iter().any(|known| &*known.name == protocol))
+    }
+
+    /// The protocol that most members prefer among those that all know.
+    pub(super) fn select_protocol(&self) -> Option<Arc<str>> {
+        let mut votes: Vec<(Arc<str>, usize)> = Vec::new();
+        for member in self.members.values() {
+            let preferred = member.protocols.iter().find(|protocol| self.is_common(&protocol.name));
+            let Some(preferred) = preferred else { continue };
+            match votes.iter_mut().find(|(name, _)| *name == preferred.name) {
+                Some((_, count)) => *count += 1,
+                None => votes.push((preferred.name.clone(), 1)),
+            }
+        }
+        let most = votes.iter().map(|(_, count)| *count).max()?;
+        votes.into_iter().find(|(_, count)| *count == most).map(|(name, _)| name)
+    }
+
+    pub(super) fn rebalance_timeout_ms(&self) -> i32 {
+        self.members.values().map(|member| member.rebalance_timeout_ms).max().unwrap_or(0)
+    }
+
+    pub(super) fn awaiting_join(&self) -> usize {
+        self.members.values().filter(|member| member.awaiting_join.is_some()).count()
+    }
+
+    /// How many members have joined, of how many.
+    pub fn joined_of(&self) -> (usize, usize) {
+        (self.awaiting_join(), self.members.len() + self.pending_members.len())
+    }
+
+    /// How many members have synced, of how many.
+    pub fn synced_of(&self) -> (usize, usize) {
+        (self.members.len() - self.pending_sync.len(), self.members.len())
+    }
+
+    pub(super) fn all_joined(&self) -> bool {
+        self.pending_members.is_empty() && self.members.values().all(|member| member.awaiting_join.is_some())
+    }
+
+    pub(super) fn insert(&mut self, member: ClassicMember) {
+        if self.leader.is_none() {
+            self.leader = Some(member.id.clone());
+        }
+        if let Some(instance_id) = &member.instance_id {
+            self.static_members.insert(instance_id.clone(), member.id.clone());
+        }
+        self.pending_members.remove(&member.id);
+        self.members.insert(member.id.clone(), member);
+    }
+
+    pub(super) fn take(&mut self, id: &str) -> Option<ClassicMember> {
+        let member = self.members.shift_remove(id)?;
+        if let Some(instance_id) = &member.instance_id
+            && self.static_members.get(instance_id).is_some_and(|holder| **holder == *id)
+        {
+            self.static_members.remove(instance_id);
+        }
+        self.pending_sync.remove(id);
+        if self.is_leader(id) {
+            self.leader = self.members.keys().next().cloned();
+        }
+        Some(member)
+    }
+
+    /// Whether these are an id, and an instance id, of the group (Kafka's `validateMember`).
+    ///
+    /// # Errors
+    /// FENCED_INSTANCE_ID if the instance has another member id by now; UNKNOWN_MEMBER_ID.
+    pub(super) fn check_member(&self, id: &str, instance_id: Option<&str>) -> Result<(), ErrorCode> {
+        if let Some(instance_id) = instance_id {
+            match self.static_members.get(instance_id) {
+                None => return Err(ErrorCode::UnknownMemberId),
+                Some(holder) if **holder != *id => return Err(ErrorCode::FencedInstanceId),
+                Some(_) => {}
+            }
+        }
+        if self.members.contains_key(id) { Ok(()) } else { Err(ErrorCode::UnknownMemberId) }
+    }
+
+    /// As [`check_member`](Self::check_member), and of this generation.
+    ///
+    /// # Errors
+    /// COORDINATOR_NOT_AVAILABLE from a dead group, ILLEGAL_GENERATION from another generation.
+    pub(super) fn check_generation(
+        &self,
+        id: &str,
+        instance_id: Option<&str>,
+        generation: i32,
+    ) -> Result<(), ErrorCode> {
+        if self.state == ClassicState::Dead {
+            return Err(ErrorCode::CoordinatorNotAvailable);
+        }
+        self.check_member(id, instance_id)?;
+        if generation == self.generation { Ok(()) } else { Err(ErrorCode::IllegalGeneration) }
+    }
+}

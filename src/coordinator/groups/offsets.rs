@@ -1,0 +1,264 @@
+//! Committed offsets (Kafka's `OffsetMetadataManager`): who may commit, what is kept, and for how long.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::classic::{ClassicGroup, ClassicState};
+use super::{Effects, GroupReply, Groups, OnCommit, Write};
+use crate::base::{ErrorCode, WallTime};
+use crate::coordinator::Ticket;
+use crate::coordinator::records::{CommittedOffset, Record};
+
+/// An OffsetCommit request.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// Empty if no member commits.
+    pub member_id: Arc<str>,
+    /// `group.instance.id`.
+    pub instance_id: Option<Arc<str>>,
+    /// Negative if no member commits.
+    pub generation: i32,
+    /// Whether a group that isn't there is GROUP_ID_NOT_FOUND (v9+) rather than ILLEGAL_GENERATION.
+    pub tells_missing_groups: bool,
+    /// How long the offsets are kept by the word of an old client (v2 to v4), ms.
+    pub retention_ms: Option<i64>,
+    /// What is committed.
+    pub partitions: Vec<CommitPartition>,
+}
+
+/// One offset to commit.
+#[derive(Clone, Debug)]
+pub struct CommitPartition {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// The partition.
+    pub index: i32,
+    /// The next offset to read.
+    pub offset: i64,
+    /// −1 for none.
+    pub leader_epoch: i32,
+    /// The client's own words.
+    pub metadata: Arc<str>,
+}
+
+/// What one group has committed, by topic and partition.
+#[derive(Clone, Debug, Default)]
+pub struct GroupOffsets {
+    by_topic: BTreeMap<Arc<str>, BTreeMap<i32, CommittedOffset>>,
+}
+
+impl GroupOffsets {
+    /// The offset of a partition.
+    pub fn offset(&self, topic: &str, index: i32) -> Option<&CommittedOffset> {
+        self.by_topic.get(topic)?.get(&index)
+    }
+
+    /// All offsets.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, i32, &CommittedOffset)> {
+        self.by_topic
+            .iter()
+            .flat_map(|(topic, offsets)| offsets.iter().map(move |(index, offset)| (topic, *index, offset)))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_topic.is_empty()
+    }
+
+    pub(super) fn set(&mut self, topic: &Arc<str>, index: i32, offset: CommittedOffset) {
+        match self.by_topic.get_mut(topic) {
+            Some(offsets) => offsets.insert(index, offset),
+            None => self.by_topic.entry(topic.clone()).or_default().insert(index, offset),
+        };
+    }
+
+    pub(super) fn remove(&mut self, topic: &str, index: i32) {
+        let Some(offsets) = self.by_topic.get_mut(topic) else { return };
+        offsets.remove(&index);
+        if offsets.is_empty() {
+            self.by_topic.remove(topic);
+        }
+    }
+
+    pub(super) fn tombstones(&self, group: &Arc<str>) -> Vec<Record> {
+        self.iter().map(|(topic, index, _)| tombstone(group, topic, index)).collect()
+    }
+}
+
+fn tombstone(group: &Arc<str>, topic: &Arc<str>, index: i32) -> Record {
+    Record::Offset { group: group.clone(), topic: topic.clone(), index, value: None }
+}
+
+impl ClassicGroup {
+    /// Whether who asks may commit (Kafka's `ClassicGroup.validateOffsetCommit`).
+    fn check_commit(&self, commit: &Commit) -> Result<(), ErrorCode> {
+        if self.state == ClassicState::Dead {
+            return Err(ErrorCode::CoordinatorNotAvailable);
+        }
+        if commit.generation < 0 && self.state == ClassicState::Empty {
+            // Nobody is a member: whoever assigns partitions by hand commits like this.
+            return Ok(());
+        }
+        if commit.generation >= 0 || !commit.member_id.is_empty() || commit.instance_id.is_some() {
+            self.check_generation(&commit.member_id, commit.instance_id.as_deref(), commit.generation)?;
+        } else if self.state != ClassicState::Empty {
+            return Err(ErrorCode::UnknownMemberId);
+        }
+        if self.state == ClassicState::CompletingRebalance {
+            return Err(ErrorCode::RebalanceInProgress);
+        }
+        Ok(())
+    }
+
+    /// Topics that members subscribe to; none where that can't be known.
+    pub(super) fn subscribed_topics(&self) -> Option<Vec<String>> {
+        if self.protocol_type.as_deref() != Some("consumer") {
+            return None;
+        }
+        let protocol = self.protocol.as_deref()?;
+        let mut topics = Vec::new();
+        for member in self.members() {
+            topics.extend(super::super::subscription::topics(&member.metadata(protocol))?);
+        }
+        Some(topics)
+    }
+}
+
+impl Groups {
+    /// Commits offsets. Gives the ticket of the write, and the error of each partition that isn't part of it.
+    pub(in crate::coordinator) fn commit(
+        &mut self,
+        id: &Arc<str>,
+        commit: Commit,
+        effects: &mut Effects<'_>,
+    ) -> Result<(Option<Ticket>, Vec<ErrorCode>), ErrorCode> {
+        match self.classic.get(id) {
+            Some(group) => {
+                group.check_commit(&commit)?;
+                if matches!(group.state, ClassicState::Stable | ClassicState::PreparingRebalance) {
+                    group.note_alive(&commit.member_id, effects);
+                }
+            }
+            None if commit.generation < 0 => {}
+            None if commit.tells_missing_groups => return Err(ErrorCode::GroupIdNotFound),
+            None => return Err(ErrorCode::IllegalGeneration),
+        }
+        let now_ms = effects.now.wall.as_millis();
+        let mut records = Vec::with_capacity(commit.partitions.len());
+        let mut errors = Vec::with_capacity(commit.partitions.len());
+        for partition in commit.partitions {
+            if partition.metadata.len() > effects.settings.offset_metadata_max_bytes {
+                errors.push(ErrorCode::OffsetMetadataTooLarge);
+                continue;
+            }
+            errors.push(ErrorCode::None);
+            let value = CommittedOffset {
+                offset: partition.offset,
+                leader_epoch: partition.leader_epoch,
+                metadata: partition.metadata,
+                commit_timestamp_ms: now_ms,
+                expire_timestamp_ms: commit.retention_ms.map(|kept_ms| now_ms.saturating_add(kept_ms)),
+            };
+            let (group, topic) = (id.clone(), partition.topic);
+            records.push(Record::Offset { group, topic, index: partition.index, value: Some(value) });
+        }
+        if records.is_empty() {
+            return Ok((None, errors));
+        }
+        let ticket = effects.ticket();
+        effects.write(Write { records, then: OnCommit::Answer(ticket, GroupReply::Written) });
+        Ok((Some(ticket), errors))
+    }
+
+    /// Deletes committed offsets. Gives the ticket of the write, and the error of each partition.
+    pub(in crate::coordinator) fn delete_offsets(
+        &mut self,
+        id: &Arc<str>,
+        partitions: &[(Arc<str>, i32)],
+        effects: &mut Effects<'_>,
+    ) -> Result<(Option<Ticket>, Vec<ErrorCode>), ErrorCode> {
+        let group = self.classic.get(id).ok_or(ErrorCode::GroupIdNotFound)?;
+        let subscribed = match group.state {
+            ClassicState::Dead => return Err(ErrorCode::GroupIdNotFound),
+            ClassicState::Empty => Vec::new(),
+            _ => group.subscribed_topics().ok_or(ErrorCode::NonEmptyGroup)?,
+        };
+        let mut records = Vec::new();
+        let errors = partitions.iter().map(|(topic, index)| {
+            if subscribed.iter().any(|known| **known == **topic) {
+                return ErrorCode::GroupSubscribedToTopic;
+            }
+            if self.offsets.get(id).is_some_and(|offsets| offsets.offset(topic, *index).is_some()) {
+                records.push(tombstone(id, topic, *index));
+            }
+            ErrorCode::None
+        });
+        let errors = errors.collect();
+        if records.is_empty() {
+            return Ok((None, errors));
+        }
+        let ticket = effects.ticket();
+        effects.write(Write { records, then: OnCommit::Answer(ticket, GroupReply::Written) });
+        Ok((Some(ticket), errors))
+    }
+
+    /// The end of everything that was committed for a topic.
+    pub(in crate::coordinator) fn offsets_of_topic(&self, topic: &str) -> Vec<Record> {
+        let of_group = |group: &ClassicGroup| {
+            let offsets = self.offsets.get(&group.id).into_iter().flat_map(GroupOffsets::iter);
+            let of_topic = offsets.filter(|(name, ..)| &***name == topic);
+            of_topic.map(|(name, index, _)| tombstone(&group.id, name, index)).collect::<Vec<_>>()
+        };
+        self.iter().flat_map(of_group).collect()
+    }
+
+    /// Drops offsets that have expired, offsets of deleted topics, and groups that have nothing left.
+    pub(in crate::coordinator) fn clean_up(
+        &self,
+        retention_ms: i64,
+        is_topic: impl Fn(&str) -> bool,
+        now: WallTime,
+    ) -> Vec<Record> {
+        let mut records = Vec::new();
+        for group in self.iter() {
+            let subscribed = match group.state {
+                ClassicState::Empty => Some(Vec::new()),
+                ClassicState::Stable => group.subscribed_topics(),
+                _ => None,
+            };
+            let mut kept = false;
+            for (topic, index, offset) in
+                self.offsets.get(&group.id).into_iter().flat_map(|offsets| offsets.iter())
+            {
+                let expires_ms = subscribed.as_ref().and_then(|subscribed| {
+                    if subscribed.iter().any(|known| **known == **topic) {
+                        return None;
+                    }
+                    Some(expires_at(group, offset, retention_ms))
+                });
+                let gone = !is_topic(topic) || expires_ms.is_some_and(|at| at <= now.as_millis());
+                if gone {
+                    records.push(tombstone(&group.id, topic, index));
+                }
+                kept |= !gone;
+            }
+            if group.state == ClassicState::Empty && !kept && group.pending_members.is_empty() {
+                records.push(Record::ClassicGroup { group: group.id.clone(), value: None });
+            }
+        }
+        records
+    }
+}
+
+/// When an offset that nobody subscribes to expires, ms.
+fn expires_at(group: &ClassicGroup, offset: &CommittedOffset, retention_ms: i64) -> i64 {
+    if let Some(expire_timestamp_ms) = offset.expire_timestamp_ms {
+        return expire_timestamp_ms;
+    }
+    // A group with a protocol keeps its offsets while it has members; then the time runs from when the last one left.
+    let since = match (group.state, &group.protocol_type) {
+        (ClassicState::Empty, Some(_)) => group.state_since.as_millis().max(offset.commit_timestamp_ms),
+        _ => offset.commit_timestamp_ms,
+    };
+    since.saturating_add(retention_ms)
+}

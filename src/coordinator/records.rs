@@ -1,0 +1,318 @@
+//! Records of `__consumer_offsets`, encoded as Kafka does (the `coordinator-key` and `coordinator-value` messages of its
+//! group coordinator): each key and each value starts with a 16-bit version, which for a key is the type of the record.
+//!
+//! ```text
+//! offset commit  key 1: group string | topic string | partition 4
+//!                value 3: offset 8 | leader epoch 4 | metadata string | commit timestamp 8
+//!                value 1: offset 8 | metadata string | commit timestamp 8 | expire timestamp 8
+//! classic group  key 2: group string
+//!                value 3: protocol type string | generation 4 | protocol string? | leader string?
+//!                         | state timestamp 8 | member count 4 | members…
+//!                member: id string | instance string? | client id string | host string | rebalance timeout 4
+//!                        | session timeout 4 | subscription bytes | assignment bytes
+//! ```
+//! Strings have 16-bit lengths, bytes 32-bit ones, −1 for null. A null value deletes what the key names.
+
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+/// A record of `__consumer_offsets`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// An offset was committed, or (without a value) deleted.
+    Offset {
+        /// The group.
+        group: Arc<str>,
+        /// The topic's name.
+        topic: Arc<str>,
+        /// The partition.
+        index: i32,
+        /// The offset.
+        value: Option<CommittedOffset>,
+    },
+    /// A classic group has a new generation, or (without a value) is gone.
+    ClassicGroup {
+        /// The group.
+        group: Arc<str>,
+        /// The generation.
+        value: Option<ClassicGroupValue>,
+    },
+}
+
+/// A committed offset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommittedOffset {
+    /// The next offset to read.
+    pub offset: i64,
+    /// The epoch of the last record that was read, −1 for none.
+    pub leader_epoch: i32,
+    /// The client's own words.
+    pub metadata: Arc<str>,
+    /// When it was committed, ms.
+    pub commit_timestamp_ms: i64,
+    /// When it expires by the word of an old client, ms.
+    pub expire_timestamp_ms: Option<i64>,
+}
+
+/// A generation of a classic group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassicGroupValue {
+    /// `consumer`, `connect` or whatever the members say.
+    pub protocol_type: Arc<str>,
+    /// Counts rebalances.
+    pub generation: i32,
+    /// The protocol (assignor) that was chosen.
+    pub protocol: Option<Arc<str>>,
+    /// The leader's member id.
+    pub leader: Option<Arc<str>>,
+    /// When the state last changed, ms.
+    pub state_timestamp_ms: i64,
+    /// The members.
+    pub members: Vec<ClassicMemberValue>,
+}
+
+/// A member of a generation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassicMemberValue {
+    /// Given by the coordinator.
+    pub member_id: Arc<str>,
+    /// `group.instance.id` (KIP-345).
+    pub instance_id: Option<Arc<str>>,
+    /// The client's name for itself.
+    pub client_id: Arc<str>,
+    /// The client's address, with a slash before it.
+    pub client_host: Arc<str>,
+    /// How long a rebalance waits for the member, ms.
+    pub rebalance_timeout_ms: i32,
+    /// How long the member may be silent, ms.
+    pub session_timeout_ms: i32,
+    /// What it subscribes to, in its own encoding.
+    pub subscription: Bytes,
+    /// What the leader has given it, in its own encoding.
+    pub assignment: Bytes,
+}
+
+const OFFSET_COMMIT: i16 = 1;
+const CLASSIC_GROUP: i16 = 2;
+
+impl Record {
+    /// Key and value as they go into the log.
+    pub fn encode(&self) -> (Bytes, Option<Bytes>) {
+        let mut key = BytesMut::new();
+        match self {
+            Record::Offset { group, topic, index, value } => {
+                key.put_i16(OFFSET_COMMIT);
+                put_string(&mut key, group);
+                put_string(&mut key, topic);
+                key.put_i32(*index);
+                (key.freeze(), value.as_ref().map(CommittedOffset::encode))
+            }
+            Record::ClassicGroup { group, value } => {
+                key.put_i16(CLASSIC_GROUP);
+                put_string(&mut key, group);
+                (key.freeze(), value.as_ref().map(ClassicGroupValue::encode))
+            }
+        }
+    }
+
+    /// Reads a record of the log; none for kinds that aren't known, or that are malformed.
+    pub fn decode(key: &[u8], value: Option<&[u8]>) -> Option<Record> {
+        let mut key = key;
+        match key.try_get_i16().ok()? {
+            // Version 0 of an offset's key is the same as version 1.
+            0 | OFFSET_COMMIT => Some(Record::Offset {
+                group: take_string(&mut key)?,
+                topic: take_string(&mut key)?,
+                index: key.try_get_i32().ok()?,
+                value: value.map(CommittedOffset::decode).map_or(Some(None), |value| value.map(Some))?,
+            }),
+            CLASSIC_GROUP => Some(Record::ClassicGroup {
+                group: take_string(&mut key)?,
+                value: value.map(ClassicGroupValue::decode).map_or(Some(None), |value| value.map(Some))?,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl CommittedOffset {
+    fn encode(&self) -> Bytes {
+        let mut value = BytesMut::new();
+        value.put_i16(if self.expire_timestamp_ms.is_some() { 1 } else { 3 });
+        value.put_i64(self.offset);
+        if self.expire_timestamp_ms.is_none() {
+            value.put_i32(self.leader_epoch);
+        }
+        put_string(&mut value, &self.metadata);
+        value.put_i64(self.commit_timestamp_ms);
+        if let Some(expire_timestamp_ms) = self.expire_timestamp_ms {
+            value.put_i64(expire_timestamp_ms);
+        }
+        value.freeze()
+    }
+
+    fn decode(mut value: &[u8]) -> Option<Self> {
+        let version = value.try_get_i16().ok()?;
+        let offset = value.try_get_i64().ok()?;
+        let leader_epoch = if version >= 3 { value.try_get_i32().ok()? } else { -1 };
+        let metadata = take_string(&mut value)?;
+        let commit_timestamp_ms = value.try_get_i64().ok()?;
+        let expire = if version == 1 { value.try_get_i64().ok()? } else { -1 };
+        Some(CommittedOffset {
+            offset,
+            leader_epoch,
+            metadata,
+            commit_timestamp_ms,
+            expire_timestamp_ms: (expire >= 0).then_some(expire),
+        })
+    }
+}
+
+impl ClassicGroupValue {
+    fn encode(&self) -> Bytes {
+        let mut value = BytesMut::new();
+        value.put_i16(3);
+        put_string(&mut value, &self.protocol_type);
+        value.put_i32(self.generation);
+        put_nullable(&mut value, self.protocol.as_deref());
+        put_nullable(&mut value, self.leader.as_deref());
+        value.put_i64(self.state_timestamp_ms);
+        value.put_i32(self.members.len() as i32);
+        for member in &self.members {
+            put_string(&mut value, &member.member_id);
+            put_nullable(&mut value, member.instance_id.as_deref());
+            put_string(&mut value, &member.client_id);
+            put_string(&mut value, &member.client_host);
+            value.put_i32(member.rebalance_timeout_ms);
+            value.put_i32(member.session_timeout_ms);
+            put_bytes(&mut value, &member.subscription);
+            put_bytes(&mut value, &member.assignment);
+        }
+        value.freeze()
+    }
+
+    fn decode(mut value: &[u8]) -> Option<Self> {
+        let value = &mut value;
+        let version = value.try_get_i16().ok()?;
+        let protocol_type = take_string(value)?;
+        let generation = value.try_get_i32().ok()?;
+        let protocol = take_nullable(value)?;
+        let leader = take_nullable(value)?;
+        let state_timestamp_ms = if version >= 2 { value.try_get_i64().ok()? } else { -1 };
+        let count = value.try_get_i32().ok()?;
+        let mut members = Vec::new();
+        for _ in 0..count {
+            let member_id = take_string(value)?;
+            let instance_id = if version >= 3 { take_nullable(value)? } else { None };
+            let client_id = take_string(value)?;
+            let client_host = take_string(value)?;
+            let rebalance_timeout_ms = if version >= 1 { value.try_get_i32().ok()? } else { -1 };
+            let session_timeout_ms = value.try_get_i32().ok()?;
+            members.push(ClassicMemberValue {
+                member_id,
+                instance_id,
+                client_id,
+                client_host,
+                rebalance_timeout_ms: if version >= 1 { rebalance_timeout_ms } else { session_timeout_ms },
+                session_timeout_ms,
+                subscription: take_bytes(value)?,
+                assignment: take_bytes(value)?,
+            });
+        }
+        Some(ClassicGroupValue { protocol_type, generation, protocol, leader, state_timestamp_ms, members })
+    }
+}
+
+fn put_string(buffer: &mut BytesMut, text: &str) {
+    // Every string here came in with a 16-bit length, or is shorter by far.
+    buffer.put_u16(text.len() as u16);
+    buffer.put_slice(text.as_bytes());
+}
+
+fn put_nullable(buffer: &mut BytesMut, text: Option<&str>) {
+    match text {
+        Some(text) => put_string(buffer, text),
+        None => buffer.put_i16(-1),
+    }
+}
+
+fn put_bytes(buffer: &mut BytesMut, bytes: &[u8]) {
+    buffer.put_i32(bytes.len() as i32);
+    buffer.put_slice(bytes);
+}
+
+fn take_string(bytes: &mut &[u8]) -> Option<Arc<str>> {
+    take_nullable(bytes)?
+}
+
+/// A string that may be null; none if there is none to be read.
+#[expect(clippy::option_option, reason = "a null string is not a missing one")]
+fn take_nullable(bytes: &mut &[u8]) -> Option<Option<Arc<str>>> {
+    let length = bytes.try_get_i16().ok()?;
+    if length < 0 {
+        return Some(None);
+    }
+    let (text, rest) = bytes.split_at_checked(length as usize)?;
+    *bytes = rest;
+    Some(Some(std::str::from_utf8(text).ok()?.into()))
+}
+
+fn take_bytes(bytes: &mut &[u8]) -> Option<Bytes> {
+    let length = usize::try_from(bytes.try_get_i32().ok()?).ok()?;
+    let (content, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(Bytes::copy_from_slice(content))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(record: &Record) {
+        let (key, value) = record.encode();
+        assert_eq!(Record::decode(&key, value.as_deref()).as_ref(), Some(record));
+        for cut in 0..key.len() {
+            assert_eq!(Record::decode(&key[..cut], value.as_deref()), None, "a key cut at {cut}");
+        }
+        for cut in 0..value.as_ref().map_or(0, Bytes::len) {
+            let cut = value.as_ref().map(|value| &value[..cut]);
+            assert_eq!(Record::decode(&key, cut), None);
+        }
+    }
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        let offset = CommittedOffset {
+            offset: 5,
+            leader_epoch: 2,
+            metadata: "m".into(),
+            commit_timestamp_ms: 7,
+            expire_timestamp_ms: None,
+        };
+        let of = |value| Record::Offset { group: "g".into(), topic: "t".into(), index: 3, value };
+        round_trip(&of(Some(offset.clone())));
+        round_trip(&of(Some(CommittedOffset { leader_epoch: -1, expire_timestamp_ms: Some(9), ..offset })));
+        round_trip(&of(None));
+        let member = ClassicMemberValue {
+            member_id: "a-1".into(),
+            instance_id: Some("i".into()),
+            client_id: "a".into(),
+            client_host: "/127.0.0.1".into(),
+            rebalance_timeout_ms: 6,
+            session_timeout_ms: 7,
+            subscription: Bytes::from_static(b"sub"),
+            assignment: Bytes::new(),
+        };
+        let value = ClassicGroupValue {
+            protocol_type: "consumer".into(),
+            generation: 4,
+            protocol: Some("range".into()),
+            leader: None,
+            state_timestamp_ms: 8,
+            members: vec![member],
+        };
+        round_trip(&Record::ClassicGroup { group: "g".into(), value: Some(value) });
+        round_trip(&Record::ClassicGroup { group: "g".into(), value: None });
+    }
+}
