@@ -36,7 +36,7 @@
 //!      v                                                                                |
 //!   Cluster::handle_request      ONE owner, synchronous, deterministic                  |
 //!      |  connection -> its broker -> api/NAME.rs -> replica -> log                     |
-//!      |                                 |        -> controller                         |
+//!      |                                 |        -> controller | coordinator           |
 //!      |                                 |                                              |
 //!      |                                 +-- can't answer yet: purgatory (keys, deadline)
 //!      |                                 +-- changed something: notes a key             |
@@ -65,7 +65,7 @@
 //! | [`purgatory`] | where requests wait, by keys and deadline; generic, knows nothing of Kafka's messages |
 //! | [`controller`] | topics, partitions, leaders, broker registrations, and every config key |
 //! | [`replica`] | what one broker holds: logs, its role in each, high watermarks, in-sync replicas |
-//! | `coordinator` | groups and transactions (not there yet) |
+//! | [`coordinator`] | groups and their offsets, event-sourced into `__consumer_offsets`; later transactions |
 //! | [`api`] | one file an API, the table of them, the way in (`prepare`) and out (`encode`) |
 //! | [`cluster`] | [`cluster::Cluster`]: the brokers, the links between them, what goes in and out |
 //! | `faults` | rules that hold, delay, fail or drop (not there yet) |
@@ -114,9 +114,10 @@
 //! 2. `api/context.rs` and `cluster/mod.rs`: what a handler may touch, and who calls it.
 //! 3. [`purgatory`], then `api/waits.rs` and `api/produce.rs`: how something waits.
 //! 4. [`controller`] and [`replica`], then [`log`]: what there is to know of a topic, from above to below.
-//! 5. [`wire::preflight`] and [`wire::check`]: what is believed of a peer, and what is not.
-//! 6. [`session`], then `server/driver.rs` and `server/connection.rs`: the shell.
-//! 7. `cluster/tests/`: the core driven as a whole, with the time in the test's hand.
+//! 5. [`coordinator`], then `api/join_group.rs`: how groups are kept.
+//! 6. [`wire::preflight`] and [`wire::check`]: what is believed of a peer, and what is not.
+//! 7. [`session`], then `server/driver.rs` and `server/connection.rs`: the shell.
+//! 8. `cluster/tests/`: the core driven as a whole, with the time in the test's hand.
 //!
 //! # Decisions that may surprise
 //!
@@ -129,6 +130,8 @@
 //!   it. For the same reason Metadata that creates a topic shows it in that answer, where Kafka lets the client ask again.
 //! - **The controller talks over links**, even with one broker and no delay: what it decides is a
 //!   [`controller::Change`] that brokers apply and acknowledge.
+//! - **What a coordinator decides is a record first.** A command is appended to the coordinator's partition, applied, and
+//!   answered once the high watermark has passed it; its timers are waits of the purgatory that nobody owns.
 //! - **Batches are bytes.** They are looked into ([`wire::batch`], [`wire::records`]) and never encoded again, except where
 //!   Kafka does: when the topic's compression differs from the producer's.
 //! - **Configs are declared once** ([`controller::configs`]), all of Kafka's, each with whether huld acts on it or only

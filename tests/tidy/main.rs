@@ -7,6 +7,7 @@ mod api_headers;
 mod calls;
 mod layers;
 mod manifests;
+mod named_files;
 mod shape;
 mod source;
 mod texts;
@@ -124,6 +125,12 @@ fn switched_off_lints_say_why() {
 #[test]
 fn texts_speak_of_the_product_alone() {
     hold(TEXTS.iter().flat_map(|(path, text)| texts::breaches(path, text)));
+}
+
+#[test]
+fn files_that_comments_name_exist() {
+    let tracked: Vec<&str> = TEXTS.iter().map(|(path, _)| path.as_str()).collect();
+    hold(SOURCES.iter().flat_map(|source| named_files::breaches(source, &tracked)));
 }
 
 #[test]

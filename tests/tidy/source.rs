@@ -115,7 +115,7 @@ impl Source {
         self.is_test_file() || self.test_items().iter().any(|&(start, end)| (start..=end).contains(&at))
     }
 
-    /// Whether the whole file is tests of the module above it: `tests.rs`, or in a folder `tests`.
+    /// Whether the whole file is tests of the module above it: called `tests`, or in a folder `tests`.
     pub(crate) fn is_test_file(&self) -> bool {
         self.path.ends_with("/tests.rs") || self.path.split('/').any(|folder| folder == "tests")
     }

@@ -8,8 +8,8 @@
 //! | Stable | a change of members or subscriptions | PreparingRebalance |
 //! | Dead | nothing: the group is gone | |
 //!
-//! This file has the group and its members as data; `rebalance.rs` moves it from state to state, `join.rs` and
-//! `membership.rs` take the requests.
+//! This file has the group and its members as data; `rebalance.rs` moves it from state to state, and
+//! `membership.rs` takes the requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The groups of one partition of `__consumer_offsets`: who is in them, and what they have committed.
 //!
-//! A command is decided against the state and leads to [`Effects`]: records to write, requests to answer, timers to set.
+//! A command is decided against the state and leads to `Effects`: records to write, requests to answer, timers to set.
 //! Offsets change when their record is applied and in no other way; of a classic group, the generations are in the
 //! log, while what happens within a rebalance is state of this process alone, as in Kafka.
 
