@@ -9,15 +9,14 @@ use std::ops::ControlFlow;
 
 use bytes::{Bytes, BytesMut};
 use huld::wire::batch::{BatchView, Codec, HEADER_LEN};
-use huld::wire::check::{
-    TopicRules, check_context_free, first_record_at_or_after, rebuild, record_with_max_timestamp,
-};
+use huld::wire::check::{CheckedBatch, TopicRules, check_context_free};
 use huld::wire::compression::{compress, decompress};
 use huld::wire::frame::FrameCutter;
 use huld::wire::header::RequestHeader;
 use huld::wire::preflight;
-use huld::wire::records::{RecordIter, walk};
+use huld::wire::records::RecordIter;
 use huld::wire::repair::repair;
+use huld::wire::walk::{first_record_at_or_after, record_with_max_timestamp, walk};
 use kafka_protocol::messages::{ApiKey, RequestKind};
 
 /// A fuzz target.
@@ -35,6 +34,9 @@ pub const TARGETS: &[Target] = &[
 ];
 
 const CODECS: [Codec; 5] = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
+
+/// The clock of the batches' checks.
+const NOW_MS: i64 = 1_700_000_000_000;
 
 /// Bytes that may come out of a decompressor here.
 const LIMIT_BYTES: usize = 1 << 20;
@@ -118,14 +120,24 @@ pub fn batch_view(data: &[u8]) {
         _ = record_with_max_timestamp(&bytes, LIMIT_BYTES);
     }
     let Ok(checked) = check_context_free(bytes, i16::from(version % 14), LIMIT_BYTES) else { return };
-    for (compression, compacted) in [(None, false), (None, true), (Some(Codec::Lz4), false)] {
-        let rules = TopicRules { compression, compacted, ..TopicRules::default() };
-        let Ok(accepted) = checked.clone().accept(&rules, 1_700_000_000_000, &"topic-0") else { continue };
-        let view = BatchView::new(&accepted).expect("what is accepted has a header");
-        assert_eq!(view.size(), Some(accepted.len()));
-        assert_eq!(view.crc(), crc32c::crc32c(&accepted[21..]), "what is accepted has a right CRC");
-        rebuilt_batches_hold_the_same_records(&accepted);
+    let compacted = TopicRules { compacted: true, ..TopicRules::default() };
+    _ = checked.validate(&compacted, NOW_MS, &"topic-0");
+    let Some(kept) = accepted(&checked, None) else { return };
+    for target in CODECS {
+        if let Some(rebuilt) = accepted(&checked, Some(target)) {
+            same_records(&kept, &rebuilt);
+        }
     }
+}
+
+/// The batch that a topic with this `compression.type` appends.
+fn accepted(checked: &CheckedBatch, compression: Option<Codec>) -> Option<Bytes> {
+    let rules = TopicRules { compression, ..TopicRules::default() };
+    let accepted = checked.clone().accept(&rules, NOW_MS, &"topic-0").ok()?;
+    let view = BatchView::new(&accepted).expect("what is accepted has a header");
+    assert_eq!(view.size(), Some(accepted.len()));
+    assert_eq!(view.crc(), crc32c::crc32c(&accepted[21..]), "what is accepted has a right CRC");
+    Some(accepted)
 }
 
 fn put_right(batch: &mut [u8], repairs: u8) {
@@ -146,22 +158,23 @@ fn put_right(batch: &mut [u8], repairs: u8) {
     }
 }
 
-fn rebuilt_batches_hold_the_same_records(batch: &Bytes) {
-    let view = BatchView::new(batch).expect("a header");
-    let (Some(codec), count) = (view.codec(), view.count()) else { return };
-    let Ok(body) = decompress(codec, &batch.slice(HEADER_LEN..), LIMIT_BYTES) else { return };
-    for target in CODECS {
-        let Ok(rebuilt) = rebuild(batch, target, LIMIT_BYTES) else { continue };
-        let again = decompress(target, &rebuilt.slice(HEADER_LEN..), 2 * LIMIT_BYTES).expect("what we wrote");
-        let mut records = RecordIter::new(&again, count);
-        for record in RecordIter::new(&body, count) {
-            let record = record.expect("records that could be rebuilt");
-            let other = records.next().expect("as many records").expect("records that we wrote");
-            assert_eq!((record.key, record.value), (other.key, other.value));
-            assert!(record.headers.iter().eq(other.headers.iter()));
-        }
-        assert!(records.next().is_none());
+/// Another codec keeps every record. (In a compressed batch Kafka doesn't compare a record's length with its fields:
+/// where such a batch was kept, its records can't be read here.)
+fn same_records(kept: &Bytes, rebuilt: &Bytes) {
+    let body = |batch: &Bytes| {
+        let codec = BatchView::new(batch).and_then(|view| view.codec()).expect("a codec");
+        decompress(codec, &batch.slice(HEADER_LEN..), 2 * LIMIT_BYTES).expect("what was read before")
+    };
+    let count = BatchView::new(kept).expect("a header").count();
+    let (kept, rebuilt) = (body(kept), body(rebuilt));
+    let mut others = RecordIter::new(&rebuilt, count);
+    for record in RecordIter::new(&kept, count) {
+        let Ok(record) = record else { return };
+        let other = others.next().expect("as many records").expect("records that we wrote");
+        assert_eq!((record.key, record.value), (other.key, other.value));
+        assert!(record.headers.iter().eq(other.headers.iter()));
     }
+    assert!(others.next().is_none());
 }
 
 /// The first byte chooses the codec, the second the limit. Never does more come out than the limit; what is
