@@ -56,7 +56,7 @@ impl Broker {
         self.address
     }
 
-    /// How many calls of handlers have panicked: defects of huld, each of which ended the connection that met it.
+    /// How many panics there were: defects of huld, each of which ended the connection that met it.
     pub fn panics(&self) -> u64 {
         self.driver.panics()
     }

@@ -78,7 +78,7 @@ impl Driver {
         self.clock
     }
 
-    /// How many calls into the cluster have panicked since the start.
+    /// How many panics have ended a connection or a call into the cluster since the start.
     pub(crate) fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
     }
@@ -274,11 +274,74 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // What the connection's own task does, reading requests and encoding responses, has panicked.
+            self.driver.panics.fetch_add(1, Ordering::Relaxed);
+        }
         let id = self.id;
         let key = usize::try_from(id.0 & u64::from(u32::MAX)).unwrap_or(usize::MAX);
         lock(&self.driver.core).connections.try_remove(key);
         self.driver.call(None, |cluster, now| cluster.handle_closed(now, id));
         self.driver.open.fetch_sub(1, Ordering::Relaxed);
         self.driver.closed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Endpoint;
+    use crate::base::{NodeId, Now};
+    use crate::cluster::ClusterConfig;
+
+    fn driver() -> Arc<Driver> {
+        let cluster = Cluster::new(ClusterConfig::default(), Now::default()).unwrap();
+        Arc::new(Driver::new(cluster, Clock::start()))
+    }
+
+    fn open(driver: &Arc<Driver>) -> Handle {
+        let local = Endpoint { host: "127.0.0.1".into(), port: 1 };
+        driver.open(Connection { node: NodeId(1), listener: "PLAINTEXT".into(), local, peer: "test".into() })
+    }
+
+    #[test]
+    fn a_panic_of_a_connections_task_is_counted_and_its_connection_gone() {
+        let driver = driver();
+        let handle = open(&driver);
+        let panicked = std::thread::spawn(move || {
+            let _handle = handle;
+            panic!("a test wants it");
+        });
+        assert!(panicked.join().is_err());
+        assert_eq!((driver.panics(), driver.open_connections()), (1, 0));
+        drop(open(&driver));
+        assert_eq!(driver.panics(), 1);
+    }
+
+    #[test]
+    fn ids_are_not_used_again_although_places_are() {
+        let driver = driver();
+        let first = open(&driver);
+        let first_id = first.id;
+        drop(first);
+        let second = open(&driver);
+        assert_ne!(second.id, first_id);
+        let core = lock(&driver.core);
+        assert_eq!(core.connections.len(), 1);
+        assert!(find(&core.connections, first_id).is_none());
+        assert!(find(&core.connections, second.id).is_some());
+    }
+
+    #[test]
+    fn a_connection_that_opens_while_the_broker_stops_is_ended() {
+        let driver = driver();
+        let before = open(&driver);
+        driver.shut_down();
+        let after = open(&driver);
+        for handle in [before, after] {
+            let mut context = std::task::Context::from_waker(Waker::noop());
+            let ending = handle.mailbox().poll_ending(&mut context);
+            assert_eq!(ending, std::task::Poll::Ready(Ending::Shutdown));
+        }
     }
 }

@@ -41,7 +41,7 @@ use options::ConnectionLimits;
 pub(crate) use options::new_topic;
 
 /// How long the last replies may take once a broker stops.
-const STOP_LIMIT: Duration = Duration::from_millis(800);
+const STOP_LIMIT: Duration = Duration::from_millis(600);
 /// How often quiet connections are looked for, at most and at least.
 const SWEEP_FLOOR: Duration = Duration::from_millis(10);
 const SWEEP_CEILING: Duration = Duration::from_secs(5);
@@ -137,7 +137,7 @@ impl Server {
     }
 
     /// Serves clients until `stop` is there. Requests that wait are then answered, and every connection is closed;
-    /// that takes no longer than 800 ms.
+    /// that takes no longer than 600 ms.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Server { bound, shared, node } = self;
         let driver = shared.driver.clone();

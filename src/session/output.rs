@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use bytes::{Buf, Bytes};
 
 /// How many parts one vectored write takes; far below any system's limit (IOV_MAX is 1,024 on Linux).
-pub const MAX_SLICES: usize = 64;
+pub const MAX_SLICES: usize = 128;
 /// Room for parts that a waiting session may keep.
 const KEPT_PARTS: usize = 4;
 
