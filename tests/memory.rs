@@ -1,0 +1,125 @@
+//! What a cluster may hold: the cost of what is there, and that nothing keeps more than itself.
+
+mod counting;
+
+use bytes::{Bytes, BytesMut};
+use huld::api::{Connection, Endpoint, Preparer};
+use huld::base::{ConnectionId, NodeId, Now};
+use huld::cluster::{Cluster, ClusterConfig, Command, Output};
+use huld::controller::NewTopic;
+use huld::wire::records::{BatchBuilder, BatchHeader};
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use kafka_protocol::messages::{FetchRequest, ProduceRequest, RequestHeader, TopicName};
+use kafka_protocol::protocol::{Encodable, Request, StrBytes};
+
+fn cluster() -> Cluster {
+    Cluster::new(ClusterConfig::default(), Now::at_millis(0)).unwrap()
+}
+
+fn create(cluster: &mut Cluster, name: &str, partitions: i32) {
+    let topic = NewTopic { name: name.to_owned(), partitions, replication_factor: 1, ..NewTopic::default() };
+    cluster.handle_command(Now::at_millis(0), Command::CreateTopic(topic)).unwrap();
+}
+
+fn connect(cluster: &mut Cluster, id: u64) -> ConnectionId {
+    let connection = Connection {
+        node: NodeId(1),
+        listener: "PLAINTEXT".into(),
+        local: Endpoint { host: "127.0.0.1".into(), port: 9092 },
+        peer: "127.0.0.1:1".into(),
+    };
+    cluster.handle_opened(Now::at_millis(0), ConnectionId(id), connection);
+    ConnectionId(id)
+}
+
+fn frame<R: Request>(request: &R, version: i16) -> Bytes {
+    let header = RequestHeader::default().with_request_api_key(R::KEY).with_request_api_version(version);
+    let mut frame = BytesMut::new();
+    header.encode(&mut frame, R::header_version(version)).unwrap();
+    request.encode(&mut frame, version).unwrap();
+    frame.freeze()
+}
+
+fn ask(cluster: &mut Cluster, id: ConnectionId, frame: Bytes) {
+    let prepared = Preparer::default().prepare(frame).unwrap();
+    cluster.handle_request(Now::at_millis(0), id, prepared);
+}
+
+fn name(name: &'static str) -> TopicName {
+    TopicName(StrBytes::from_static_str(name))
+}
+
+#[test]
+fn ten_thousand_empty_partitions_cost_less_than_50_mib() {
+    let mut cluster = cluster();
+    let (_, held) = counting::measured(|| {
+        for topic in 0..1000 {
+            create(&mut cluster, &format!("topic-{topic}"), 10);
+        }
+    });
+    assert!(held < 50 << 20, "{} KiB", held >> 10);
+    assert!(held > 1 << 20, "the partitions are really there");
+}
+
+#[test]
+fn a_small_batch_does_not_keep_the_frame_that_it_came_in() {
+    const FRAME: usize = 1 << 20;
+    let mut cluster = cluster();
+    create(&mut cluster, "t", 2);
+    let client = connect(&mut cluster, 1);
+    let batch = |bytes: usize| {
+        let mut builder = BatchBuilder::new(BatchHeader::default());
+        builder.push(1_000_000_000_000, None, Some(&vec![7; bytes]), std::iter::empty());
+        builder.build().unwrap()
+    };
+    // The small batch is kept, and the large one refused: it is above max.message.bytes.
+    let data = |index, records| PartitionProduceData::default().with_index(index).with_records(Some(records));
+    let request = ProduceRequest::default().with_acks(1).with_timeout_ms(1000).with_topic_data(vec![
+        TopicProduceData::default()
+            .with_name(name("t"))
+            .with_partition_data(vec![data(0, batch(100)), data(1, batch(FRAME + 1000))]),
+    ]);
+    let frame = frame(&request, 9);
+    drop(request);
+    let ((), peak) = counting::measured(|| {
+        for _ in 0..20 {
+            // A copy of the frame for each request, as if it had come over the wire.
+            ask(&mut cluster, client, Bytes::copy_from_slice(&frame));
+            while let Some(output) = cluster.poll_output() {
+                assert!(matches!(output, Output::Reply(_)));
+            }
+        }
+    });
+    assert!(peak < 2 * FRAME, "{} KiB for frames of {} KiB, one at a time", peak >> 10, FRAME >> 10);
+    assert!(cluster.log_bytes_held() > 0 && cluster.log_bytes_held() < FRAME / 4);
+}
+
+#[test]
+fn a_fetch_that_waits_does_not_keep_its_frame_and_costs_little() {
+    const CLIENTS: u64 = 1000;
+    let mut cluster = cluster();
+    create(&mut cluster, "t", 1);
+    let padding = StrBytes::from_string("r".repeat(10_000));
+    let request = FetchRequest::default()
+        .with_max_wait_ms(60_000)
+        .with_min_bytes(1)
+        .with_max_bytes(i32::MAX)
+        .with_session_epoch(-1)
+        .with_rack_id(padding)
+        .with_topics(vec![
+            FetchTopic::default()
+                .with_topic(name("t"))
+                .with_partitions(vec![FetchPartition::default().with_partition_max_bytes(1 << 20)]),
+        ]);
+    let frame = frame(&request, 12);
+    let clients: Vec<ConnectionId> = (0..CLIENTS).map(|id| connect(&mut cluster, id)).collect();
+    let ((), held) = counting::measured(|| {
+        for client in &clients {
+            ask(&mut cluster, *client, Bytes::copy_from_slice(&frame));
+        }
+    });
+    assert_eq!(cluster.waits(Now::at_millis(0)).len(), clients.len());
+    let each = held as u64 / CLIENTS;
+    assert!(each < 2048, "{each} bytes a wait");
+}
