@@ -35,14 +35,16 @@ impl Api for CreatePartitions {
         for topic in &request.topics {
             *times.entry(&topic.name).or_default() += 1;
         }
+        if request.timeout_ms <= 0 && times.values().any(|times| *times == 1) {
+            let results =
+                request.topics.iter().map(|topic| result(&topic.name, ErrorCode::RequestTimedOut, None));
+            return Answer::Ready(CreatePartitionsResponse::default().with_results(results.collect()));
+        }
         let mut results = Vec::with_capacity(request.topics.len());
         for topic in &request.topics {
             let Some(times) = times.remove(&topic.name) else { continue };
             results.push(if times > 1 {
                 result(&topic.name, ErrorCode::InvalidRequest, Some("The topic is named twice."))
-            } else if request.timeout_ms <= 0 {
-                let why = "The request's timeout was not positive.";
-                result(&topic.name, ErrorCode::RequestTimedOut, Some(why))
             } else {
                 grow(context, topic, request.validate_only)
             });
@@ -78,7 +80,7 @@ fn grow(
     let new = NewPartitions { count: topic.count, assignments };
     match context.parts.controller.create_partitions(&topic.name, new, validate_only) {
         Ok(_) => result(&topic.name, ErrorCode::None, None),
-        Err(error) => result(&topic.name, error.code(), Some(&error.to_string())),
+        Err(error) => result(&topic.name, error.code(), error.message().as_deref()),
     }
 }
 
@@ -90,9 +92,8 @@ fn result(name: &TopicName, error: ErrorCode, why: Option<&str>) -> CreatePartit
 }
 
 fn timed_out(response: &CreatePartitionsResponse) -> CreatePartitionsResponse {
-    let why = Some("The brokers didn't hear of the partitions in time.");
     let results = response.results.iter().map(|one| match one.error_code {
-        0 => result(&one.name, ErrorCode::RequestTimedOut, why),
+        0 => result(&one.name, ErrorCode::RequestTimedOut, None),
         _ => one.clone(),
     });
     CreatePartitionsResponse::default().with_results(results.collect())

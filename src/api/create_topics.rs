@@ -40,19 +40,20 @@ impl Api for CreateTopics {
         }
         let twice = times.iter().filter(|(_, times)| **times > 1);
         let mut results: Vec<CreatableTopicResult> = twice
-            .map(|(name, _)| failed(name, ErrorCode::InvalidRequest, "The topic is named twice."))
+            .map(|(name, _)| failed(name, ErrorCode::InvalidRequest, Some("The topic is named twice.")))
             .collect();
         let topics: Vec<&CreatableTopic> =
             request.topics.iter().filter(|topic| times[&topic.name] == 1).collect();
         if let Some((error, why)) = refused_as_a_whole(context, &topics, request.timeout_ms) {
-            results.extend(topics.iter().map(|topic| failed(&topic.name, error, why)));
-            return Answer::Ready(CreateTopicsResponse::default().with_topics(results));
+            let all = request.topics.iter().map(|topic| failed(&topic.name, error, why));
+            return Answer::Ready(CreateTopicsResponse::default().with_topics(all.collect()));
         }
-        for topic in topics {
-            let created = context.parts.controller.create_topic(new_topic(topic), request.validate_only);
+        let new = topics.iter().map(|topic| new_topic(topic)).collect();
+        let created = context.parts.controller.create_topics(new, request.validate_only);
+        for (topic, created) in topics.into_iter().zip(created) {
             results.push(match created {
                 Ok(created) => succeeded(context, topic, &created),
-                Err(error) => failed(&topic.name, error.code(), &error.to_string()),
+                Err(error) => failed(&topic.name, error.code(), error.message().as_deref()),
             });
         }
         let response = CreateTopicsResponse::default().with_topics(results);
@@ -78,7 +79,7 @@ fn refused_as_a_whole(
     context: &Context<'_>,
     topics: &[&CreatableTopic],
     timeout_ms: i32,
-) -> Option<(ErrorCode, &'static str)> {
+) -> Option<(ErrorCode, Option<&'static str>)> {
     let default = i64::from(context.parts.controller.settings().topics.num_partitions);
     let partitions: i64 = topics
         .iter()
@@ -89,9 +90,10 @@ fn refused_as_a_whole(
         })
         .sum();
     if partitions as u64 > MAX_PARTITIONS_A_REQUEST {
-        return Some((ErrorCode::PolicyViolation, "Too many partitions for one request: the most is 10000."));
+        let why = "Too many partitions for one request: the most is 10000.";
+        return Some((ErrorCode::PolicyViolation, Some(why)));
     }
-    (timeout_ms <= 0).then_some((ErrorCode::RequestTimedOut, "The request's timeout was not positive."))
+    (timeout_ms <= 0 && !topics.is_empty()).then_some((ErrorCode::RequestTimedOut, None))
 }
 
 fn new_topic(topic: &CreatableTopic) -> NewTopic {
@@ -135,11 +137,11 @@ fn succeeded(context: &Context<'_>, asked: &CreatableTopic, topic: &Arc<Topic>) 
         .with_configs(Some(configs.collect()))
 }
 
-fn failed(name: &TopicName, error: ErrorCode, why: &str) -> CreatableTopicResult {
+fn failed(name: &TopicName, error: ErrorCode, why: Option<&str>) -> CreatableTopicResult {
     CreatableTopicResult::default()
         .with_name(name.clone())
         .with_error_code(error.code())
-        .with_error_message(Some(names::text(why)))
+        .with_error_message(why.map(names::text))
         .with_num_partitions(-1)
         .with_replication_factor(-1)
         .with_configs(Some(Vec::new()))
@@ -147,9 +149,7 @@ fn failed(name: &TopicName, error: ErrorCode, why: &str) -> CreatableTopicResult
 
 fn timed_out(response: &CreateTopicsResponse) -> CreateTopicsResponse {
     let topics = response.topics.iter().map(|result| match result.error_code {
-        0 => {
-            failed(&result.name, ErrorCode::RequestTimedOut, "The brokers didn't hear of the topic in time.")
-        }
+        0 => failed(&result.name, ErrorCode::RequestTimedOut, None),
         _ => result.clone(),
     });
     CreateTopicsResponse::default().with_topics(topics.collect())

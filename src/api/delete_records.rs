@@ -4,12 +4,14 @@
 //! watermark, is the least log start offset of all replicas; it waits in the purgatory until that has arrived at the
 //! offset, or the timeout has.
 
-use kafka_protocol::messages::delete_records_request::DeleteRecordsPartition;
+use indexmap::IndexMap;
 use kafka_protocol::messages::delete_records_response::{
     DeleteRecordsPartitionResult, DeleteRecordsTopicResult,
 };
 use kafka_protocol::messages::{ApiKey, DeleteRecordsRequest, DeleteRecordsResponse, TopicName};
+use rustc_hash::FxBuildHasher;
 
+use super::by_topic::by_topic;
 use super::context::Parts;
 use super::waits::{Key, Operation, Wait};
 use super::{Answer, Api, Context, Refusal, names, partitions, prepare::Preparation};
@@ -34,17 +36,19 @@ impl Api for DeleteRecords {
     }
 
     fn handle(context: &mut Context<'_>, request: DeleteRecordsRequest) -> Answer<DeleteRecordsResponse> {
-        let mut rows = Vec::new();
+        // Of a partition that comes twice, the last word counts.
+        let mut asked: IndexMap<(&TopicName, i32), i64, FxBuildHasher> = IndexMap::default();
         for topic in &request.topics {
-            for asked in &topic.partitions {
-                let outcome = match delete(&mut context.parts, &topic.name, asked) {
-                    Ok((key, offset)) => Outcome::Pending { key, offset },
-                    Err(error) => Outcome::Failed(error),
-                };
-                rows.push(Row { topic: topic.name.as_str().into(), index: asked.partition_index, outcome });
-            }
+            asked.extend(topic.partitions.iter().map(|one| ((&topic.name, one.partition_index), one.offset)));
         }
-        let mut wait = DeleteRecordsWait { rows };
+        let rows = asked.into_iter().map(|((topic, index), offset)| {
+            let outcome = match delete(&mut context.parts, topic, index, offset) {
+                Ok((key, offset)) => Outcome::Pending { key, offset },
+                Err(error) => Outcome::Failed(error),
+            };
+            Row { topic: topic.as_str().into(), index, outcome }
+        });
+        let mut wait = DeleteRecordsWait { rows: rows.collect() };
         if let Some(response) = wait.try_complete(&mut context.parts) {
             return Answer::Ready(response);
         }
@@ -59,9 +63,10 @@ impl Api for DeleteRecords {
 fn delete(
     parts: &mut Parts<'_>,
     topic: &TopicName,
-    asked: &DeleteRecordsPartition,
+    index: i32,
+    offset: i64,
 ) -> Result<(PartitionKey, i64), ErrorCode> {
-    let key = partitions::key_by_name(parts, topic, asked.partition_index)?;
+    let key = partitions::key_by_name(parts, topic, index)?;
     if topic_names::is_internal(topic) {
         return Err(ErrorCode::InvalidTopicException);
     }
@@ -70,7 +75,7 @@ fn delete(
     if replica.config().cleanup_policy.compact && !replica.config().cleanup_policy.delete {
         return Err(ErrorCode::PolicyViolation);
     }
-    let offset = match asked.offset {
+    let offset = match offset {
         HIGH_WATERMARK => replica.high_watermark(),
         offset if offset < 0 => return Err(ErrorCode::OffsetOutOfRange),
         offset => offset,
@@ -148,8 +153,7 @@ impl DeleteRecordsWait {
 
     /// What is still pending has timed out.
     fn response(&self) -> DeleteRecordsResponse {
-        let mut topics: Vec<DeleteRecordsTopicResult> = Vec::new();
-        for row in &self.rows {
+        let rows = self.rows.iter().map(|row| {
             let (error, low_watermark) = match row.outcome {
                 Outcome::Done { low_watermark } => (ErrorCode::None, low_watermark),
                 Outcome::Failed(error) => (error, -1),
@@ -159,15 +163,11 @@ impl DeleteRecordsWait {
                 .with_partition_index(row.index)
                 .with_error_code(error.code())
                 .with_low_watermark(low_watermark);
-            match topics.last_mut().filter(|topic| *topic.name == *row.topic) {
-                Some(topic) => topic.partitions.push(result),
-                None => topics.push(
-                    DeleteRecordsTopicResult::default()
-                        .with_name(TopicName(names::text(&*row.topic)))
-                        .with_partitions(vec![result]),
-                ),
-            }
-        }
-        DeleteRecordsResponse::default().with_topics(topics)
+            (&*row.topic, result)
+        });
+        let topics = by_topic(rows).map(|(topic, rows)| {
+            DeleteRecordsTopicResult::default().with_name(TopicName(names::text(topic))).with_partitions(rows)
+        });
+        DeleteRecordsResponse::default().with_topics(topics.collect())
     }
 }

@@ -22,26 +22,28 @@ impl Api for DescribeTopicPartitions {
     const KEY: ApiKey = ApiKey::DescribeTopicPartitions;
     const VERSIONS: std::ops::RangeInclusive<i16> = 0..=0;
     type Wire = DescribeTopicPartitionsRequest;
-    /// None where the request can't be answered.
-    type Request = Option<Page>;
+    type Request = Request;
     type Response = DescribeTopicPartitionsResponse;
 
-    fn prepare(wire: Self::Wire, preparation: &Preparation) -> Result<Option<Page>, Refusal> {
-        let mut names: Vec<TopicName> = wire.topics.into_iter().map(|topic| topic.name).collect();
+    fn prepare(wire: Self::Wire, _: &Preparation) -> Result<Request, Refusal> {
+        let asked: Vec<TopicName> = wire.topics.into_iter().map(|topic| topic.name).collect();
+        let mut names = asked.clone();
         names.sort();
         names.dedup();
         let page = Page { names, limit: wire.response_partition_limit, from: None };
-        let Some(cursor) = wire.cursor else { return Ok(Some(page)) };
-        let named = page.names.is_empty() || page.names.contains(&cursor.topic_name);
-        if cursor.partition_index < 0 || !named {
-            // There is no field for an error of the whole, so that Kafka's INVALID_REQUEST has no place either.
-            return Err(preparation.malformed("the cursor is not on a topic that is asked for"));
+        let Some(cursor) = wire.cursor else { return Ok(Request::Page(page)) };
+        let is_asked_for = page.names.is_empty() || page.names.contains(&cursor.topic_name);
+        if cursor.partition_index < 0 || !is_asked_for {
+            return Ok(Request::BadCursor { asked });
         }
-        Ok(Some(Page { from: Some((cursor.topic_name, cursor.partition_index)), ..page }))
+        Ok(Request::Page(Page { from: Some((cursor.topic_name, cursor.partition_index)), ..page }))
     }
 
-    fn handle(context: &mut Context<'_>, page: Option<Page>) -> Answer<DescribeTopicPartitionsResponse> {
-        let Some(page) = page else { return Answer::Close("the request can't be answered") };
+    fn handle(context: &mut Context<'_>, request: Request) -> Answer<DescribeTopicPartitionsResponse> {
+        let page = match request {
+            Request::Page(page) => page,
+            Request::BadCursor { asked } => return Answer::Ready(bad_cursor(asked)),
+        };
         let most = context.parts.controller.settings().network.max_request_partition_size_limit;
         let mut builder = PageBuilder {
             left: usize::try_from(page.limit).unwrap_or(0).clamp(1, most.max(1)),
@@ -71,6 +73,26 @@ impl Api for DescribeTopicPartitions {
     }
 }
 
+/// A DescribeTopicPartitions request.
+#[derive(Clone, Debug)]
+pub(crate) enum Request {
+    Page(Page),
+    /// The cursor is on no partition, or on a topic that isn't asked for.
+    BadCursor {
+        asked: Vec<TopicName>,
+    },
+}
+
+/// There is no field for an error of the whole: every topic that was asked for has it.
+fn bad_cursor(asked: Vec<TopicName>) -> DescribeTopicPartitionsResponse {
+    let topics = asked.into_iter().map(|name| {
+        DescribeTopicPartitionsResponseTopic::default()
+            .with_name(Some(name))
+            .with_error_code(ErrorCode::InvalidRequest.code())
+    });
+    DescribeTopicPartitionsResponse::default().with_topics(topics.collect())
+}
+
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
@@ -91,7 +113,7 @@ impl PageBuilder {
     fn topic(&mut self, topic: &Arc<Topic>, first: i32) -> bool {
         let first = usize::try_from(first).unwrap_or(0);
         if self.left == 0 {
-            return self.go_on_at(&topic.name, 0);
+            return self.go_on_at(&names::topic_name(&topic.name), 0);
         }
         let rows = topic.partitions.iter().zip(0..).skip(first).take(self.left);
         let rows: Vec<_> = rows.map(|(partition, index)| partition_row(partition, index)).collect();
@@ -105,10 +127,13 @@ impl PageBuilder {
                 .with_partitions(rows)
                 .with_topic_authorized_operations(authorized_operations::on_topic(true)),
         );
-        next >= topic.partitions.len() || self.go_on_at(&topic.name, next as i32)
+        next >= topic.partitions.len() || self.go_on_at(&names::topic_name(&topic.name), next as i32)
     }
 
     fn missing(&mut self, name: &TopicName) -> bool {
+        if self.left == 0 {
+            return self.go_on_at(name, 0);
+        }
         let error = match topic_names::check(name) {
             Ok(()) => ErrorCode::UnknownTopicOrPartition,
             Err(_) => ErrorCode::InvalidTopicException,
@@ -117,13 +142,14 @@ impl PageBuilder {
             DescribeTopicPartitionsResponseTopic::default()
                 .with_name(Some(name.clone()))
                 .with_is_internal(topic_names::is_internal(name))
-                .with_error_code(error.code()),
+                .with_error_code(error.code())
+                .with_topic_authorized_operations(authorized_operations::on_topic(true)),
         );
         true
     }
 
-    fn go_on_at(&mut self, name: &Arc<str>, index: i32) -> bool {
-        let cursor = Cursor::default().with_topic_name(names::topic_name(name)).with_partition_index(index);
+    fn go_on_at(&mut self, name: &TopicName, index: i32) -> bool {
+        let cursor = Cursor::default().with_topic_name(name.clone()).with_partition_index(index);
         self.response.next_cursor = Some(cursor);
         false
     }

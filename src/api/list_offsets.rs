@@ -12,13 +12,16 @@
 //! Any other negative timestamp, or one above the version, is UNSUPPORTED_VERSION for its partition. No such record is
 //! offset −1 without an error. Versions: 4 has leader epochs (KIP-320); 10 a timeout for tiered storage.
 
+use indexmap::IndexMap;
+use indexmap::map::Entry;
 use kafka_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use kafka_protocol::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
 };
-use kafka_protocol::messages::{ApiKey, ListOffsetsRequest, ListOffsetsResponse};
-use rustc_hash::FxHashSet;
+use kafka_protocol::messages::{ApiKey, ListOffsetsRequest, ListOffsetsResponse, TopicName};
+use rustc_hash::FxBuildHasher;
 
+use super::by_topic::by_topic;
 use super::{Answer, Api, Context, Refusal, partitions, prepare::Preparation};
 use crate::base::ErrorCode;
 use crate::replica::{Isolation, Replica};
@@ -54,7 +57,6 @@ impl Api for ListOffsets {
 
     fn handle(context: &mut Context<'_>, asked: Asked) -> Answer<ListOffsetsResponse> {
         let Asked { request, max_decompressed_bytes } = asked;
-        let twice = named_twice(&request);
         let query = Query {
             version: context.caller.version,
             replica_id: request.replica_id.0,
@@ -65,32 +67,28 @@ impl Api for ListOffsets {
             },
             max_decompressed_bytes,
         };
-        let topics = request.topics.iter().map(|topic| {
-            let rows = topic.partitions.iter().map(|partition| {
-                let found = if twice.contains(&(topic.name.as_str(), partition.partition_index)) {
-                    Err(ErrorCode::InvalidRequest)
-                } else {
-                    query.answer(context, &topic.name, partition)
-                };
-                query.row(partition.partition_index, found)
-            });
-            ListOffsetsTopicResponse::default().with_name(topic.name.clone()).with_partitions(rows.collect())
+        let mut rows: IndexMap<(&TopicName, i32), ListOffsetsPartitionResponse, FxBuildHasher> =
+            IndexMap::default();
+        for topic in &request.topics {
+            for partition in &topic.partitions {
+                let index = partition.partition_index;
+                match rows.entry((&topic.name, index)) {
+                    // Once said, not answered twice.
+                    Entry::Occupied(mut row) => {
+                        drop(row.insert(query.row(index, Err(ErrorCode::InvalidRequest))))
+                    }
+                    Entry::Vacant(row) => {
+                        let found = query.answer(context, &topic.name, partition);
+                        row.insert(query.row(index, found));
+                    }
+                }
+            }
+        }
+        let topics = by_topic(rows.into_iter().map(|((topic, _), row)| (topic, row))).map(|(topic, rows)| {
+            ListOffsetsTopicResponse::default().with_name(topic.clone()).with_partitions(rows)
         });
         Answer::Ready(ListOffsetsResponse::default().with_topics(topics.collect()))
     }
-}
-
-fn named_twice(request: &ListOffsetsRequest) -> FxHashSet<(&str, i32)> {
-    let (mut once, mut twice) = (FxHashSet::default(), FxHashSet::default());
-    for topic in &request.topics {
-        for partition in &topic.partitions {
-            let key = (topic.name.as_str(), partition.partition_index);
-            if !once.insert(key) {
-                twice.insert(key);
-            }
-        }
-    }
-    twice
 }
 
 /// What holds for every partition of a request.

@@ -9,6 +9,7 @@
 //! Not as in Kafka: a topic that this request creates is in its answer, ready for use, where Kafka says
 //! UNKNOWN_TOPIC_OR_PARTITION until the client asks again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
@@ -45,6 +46,9 @@ impl Api for Metadata {
         };
         if version < 12 && by_id_or_nameless(&request) {
             return Answer::Ready(refused(&request, ErrorCode::InvalidRequest));
+        }
+        if nameless_without_id(&request) {
+            return Answer::Ready(refused(&request, ErrorCode::UnknownServerError));
         }
         let topic_operations = authorized_operations::on_topic(request.include_topic_authorized_operations);
         let mut created = Vec::new();
@@ -94,10 +98,17 @@ fn by_id_or_nameless(request: &MetadataRequest) -> bool {
     topics.any(|topic| !topic.topic_id.is_nil() || topic.name.is_none())
 }
 
+/// Kafka's own handler fails on such a request.
+fn nameless_without_id(request: &MetadataRequest) -> bool {
+    let topics = || request.topics.iter().flatten();
+    topics().any(|topic| topic.name.is_none()) && topics().all(|topic| topic.topic_id.is_nil())
+}
+
 fn refused(request: &MetadataRequest, error: ErrorCode) -> MetadataResponse {
     let topics = request.topics.iter().flatten().map(|topic| {
         MetadataResponseTopic::default()
             .with_name(Some(topic.name.clone().unwrap_or_default()))
+            .with_topic_id(topic.topic_id)
             .with_error_code(error.code())
     });
     MetadataResponse::default().with_topics(topics.collect()).with_error_code(error.code())
@@ -127,7 +138,9 @@ fn named(
     created: &mut Vec<Uuid>,
 ) -> Vec<MetadataResponseTopic> {
     if wanted.iter().any(|topic| !topic.topic_id.is_nil()) {
+        let mut seen = rustc_hash::FxHashSet::default();
         let ids = wanted.iter().map(|topic| TopicId::from(topic.topic_id)).filter(|id| !id.is_zero());
+        let ids = ids.filter(|id| seen.insert(*id));
         let rows = ids.map(|id| match context.parts.controller.topics().by_id(id) {
             Some(topic) => row(topic, operations),
             None => MetadataResponseTopic::default()
@@ -139,32 +152,55 @@ fn named(
         return rows.collect();
     }
     let mut seen = rustc_hash::FxHashSet::default();
-    let mut rows = Vec::with_capacity(wanted.len());
-    for name in wanted.iter().filter_map(|topic| topic.name.as_ref()) {
-        if !seen.insert(name) {
-            continue;
-        }
-        let known = context.parts.controller.topics().by_name(name).map(|topic| row(topic, operations));
-        rows.push(known.unwrap_or_else(|| match create(context, name, may_create) {
-            Ok(topic) => {
+    let names: Vec<&TopicName> =
+        wanted.iter().filter_map(|topic| topic.name.as_ref()).filter(|name| seen.insert(*name)).collect();
+    let absent = |name: &&&TopicName| context.parts.controller.topics().by_name(name).is_none();
+    let absent: Vec<&TopicName> = names.iter().filter(absent).copied().collect();
+    let mut made = create(context, &absent, may_create);
+    let rows = names.into_iter().map(|name| {
+        match (made.remove(name), context.parts.controller.topics().by_name(name)) {
+            (Some(Err(error)), _) => missing(name, error),
+            (Some(Ok(topic)), _) => {
                 created.push(topic.id.into());
                 row(&topic, operations)
             }
-            Err(error) => missing(name, error),
-        }));
-    }
-    rows
+            (None, Some(topic)) => row(topic, operations),
+            (None, None) => missing(name, ErrorCode::UnknownTopicOrPartition),
+        }
+    });
+    rows.collect()
 }
 
-fn create(context: &mut Context<'_>, name: &str, may_create: bool) -> Result<Arc<Topic>, ErrorCode> {
-    topic_names::check(name).map_err(|_| ErrorCode::InvalidTopicException)?;
+type Created = Result<Arc<Topic>, ErrorCode>;
+
+/// Makes the topics as far as their names are sound and it is allowed.
+fn create<'a>(
+    context: &mut Context<'_>,
+    names: &[&'a TopicName],
+    may_create: bool,
+) -> BTreeMap<&'a TopicName, Created> {
+    let mut created: BTreeMap<&TopicName, Created> = BTreeMap::new();
+    let (sound, bad): (Vec<_>, Vec<_>) = names.iter().partition(|name| topic_names::check(name).is_ok());
+    created.extend(bad.into_iter().map(|name: &TopicName| (name, Err(ErrorCode::InvalidTopicException))));
     let controller = &mut context.parts.controller;
     if !may_create || !controller.settings().topics.auto_create_topics_enable {
-        return Err(ErrorCode::UnknownTopicOrPartition);
+        return created;
     }
-    let topic =
-        NewTopic { name: name.to_owned(), partitions: -1, replication_factor: -1, ..NewTopic::default() };
-    controller.create_topic(topic, false).map_err(|error| error.code())
+    let topic = |name: &&TopicName| NewTopic {
+        name: name.to_string(),
+        partitions: -1,
+        replication_factor: -1,
+        ..NewTopic::default()
+    };
+    let topics = controller.create_topics(sound.iter().map(topic).collect(), false);
+    created.extend(sound.into_iter().zip(topics.into_iter().map(|topic| {
+        topic.map_err(|error| match error.code() {
+            // Clients don't expect it here: a name that can't be had is just not there.
+            ErrorCode::InvalidRequest => ErrorCode::UnknownTopicOrPartition,
+            code => code,
+        })
+    })));
+    created
 }
 
 fn missing(name: &TopicName, error: ErrorCode) -> MetadataResponseTopic {

@@ -9,6 +9,7 @@
 
 mod api_versions;
 mod authorized_operations;
+mod by_topic;
 mod context;
 mod create_partitions;
 mod create_topics;

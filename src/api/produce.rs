@@ -14,11 +14,16 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use indexmap::IndexMap;
 use kafka_protocol::messages::produce_response::{
     BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
 };
 use kafka_protocol::messages::{ApiKey, BrokerId, ProduceRequest, ProduceResponse, TopicName};
+use rustc_hash::FxBuildHasher;
+use uuid::Uuid;
 
+use super::by_topic::by_topic;
 use super::context::Parts;
 use super::waits::{Key, Operation, Wait};
 use super::{Answer, Api, Context, Refusal, names, partitions, prepare::Preparation};
@@ -60,19 +65,23 @@ impl Api for Produce {
 
     fn prepare(wire: ProduceRequest, preparation: &Preparation) -> Result<Request, Refusal> {
         let limit = preparation.limits.max_decompressed_bytes;
-        let mut partitions = Vec::with_capacity(wire.topic_data.len());
+        // Of a partition that comes twice, the last records count.
+        let mut records: IndexMap<(TopicName, Uuid, i32), Bytes, FxBuildHasher> =
+            IndexMap::with_capacity_and_hasher(wire.topic_data.len(), FxBuildHasher);
         for topic in wire.topic_data {
             for data in topic.partition_data {
-                let records = data.records.unwrap_or_default();
-                let batch = check_context_free(records, preparation.version, limit);
-                partitions.push(RequestPartition {
-                    topic: topic.name.clone(),
-                    topic_id: topic.topic_id.into(),
-                    index: data.index,
-                    batch: batch.map_err(|error| Rejection::from(&error)),
-                });
+                let key = (topic.name.clone(), topic.topic_id, data.index);
+                records.insert(key, data.records.unwrap_or_default());
             }
         }
+        let partitions = records.into_iter().map(|((topic, topic_id, index), records)| RequestPartition {
+            topic,
+            topic_id: topic_id.into(),
+            index,
+            batch: check_context_free(records, preparation.version, limit)
+                .map_err(|error| Rejection::from(&error)),
+        });
+        let partitions = partitions.collect();
         Ok(Request { acks: wire.acks, timeout_ms: wire.timeout_ms, partitions })
     }
 
@@ -173,11 +182,11 @@ fn append_to(
     }
     let appended = parts.broker.replicas.append(key, parts.pool, &bytes, parts.now);
     let (appended, moved) = appended.ok_or(ErrorCode::NotLeaderOrFollower)?.map_err(|error| {
-        let full = matches!(error, AppendError::Budget(_));
-        if full {
+        if matches!(error, AppendError::Budget(_)) {
             parts.broker.log_memory_full(parts.now.instant, parts.pool);
         }
-        Failure { log_start_offset: if full { -1 } else { log_start_offset }, ..error.code().into() }
+        let told = !matches!(error.code(), ErrorCode::RecordListTooLarge | ErrorCode::KafkaStorageError);
+        Failure { log_start_offset: if told { log_start_offset } else { -1 }, ..error.code().into() }
     })?;
     if !appended.duplicate {
         parts.broker.wake(Key::LogEnd(key));
@@ -309,31 +318,20 @@ impl ProduceWait {
     }
 
     fn response(&self, parts: &Parts<'_>) -> ProduceResponse {
-        let mut response = ProduceResponse::default();
-        for partition in &self.partitions {
-            let row = self.row(parts, partition, &mut response.node_endpoints);
-            let same_topic = |last: &&mut TopicProduceResponse| {
-                if self.version >= 13 {
-                    TopicId::from(last.topic_id) == partition.topic_id
-                } else {
-                    **last.name == *partition.topic
-                }
-            };
-            match response.responses.last_mut().filter(same_topic) {
-                Some(topic) => topic.partition_responses.push(row),
-                None if self.version >= 13 => response.responses.push(
-                    TopicProduceResponse::default()
-                        .with_topic_id(partition.topic_id.into())
-                        .with_partition_responses(vec![row]),
-                ),
-                None => response.responses.push(
-                    TopicProduceResponse::default()
-                        .with_name(names::topic_name(&partition.topic))
-                        .with_partition_responses(vec![row]),
-                ),
+        let mut endpoints = Vec::new();
+        let rows = self.partitions.iter().map(|partition| {
+            ((&partition.topic, partition.topic_id), self.row(parts, partition, &mut endpoints))
+        });
+        let topics = by_topic(rows).map(|((topic, id), rows)| {
+            let response = TopicProduceResponse::default().with_partition_responses(rows);
+            if self.version >= 13 {
+                response.with_topic_id(id.into())
+            } else {
+                response.with_name(names::topic_name(topic))
             }
-        }
-        response
+        });
+        let responses = topics.collect();
+        ProduceResponse::default().with_responses(responses).with_node_endpoints(endpoints)
     }
 
     fn row(

@@ -42,6 +42,14 @@ pub enum ControllerError {
 }
 
 impl ControllerError {
+    /// What to tell the client in words: nothing where Kafka says nothing.
+    pub fn message(&self) -> Option<String> {
+        match self {
+            Self::UnknownTopic { .. } => None,
+            _ => Some(self.to_string()),
+        }
+    }
+
     /// Kafka's code for the reason.
     pub fn code(&self) -> ErrorCode {
         match self {

@@ -21,6 +21,9 @@ use crate::base::entropy::Entropy;
 pub use error::ControllerError;
 pub use topics::{MAX_PARTITIONS_A_REQUEST, NewPartitions, NewTopic, Partition, Topic, Topics};
 
+/// The config that a cluster starts with as one of its own.
+const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
+
 /// A broker as the controller knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerRegistration {
@@ -87,10 +90,17 @@ impl Controller {
     /// # Errors
     /// If the configs contradict each other.
     pub fn new(
-        configs: BrokerConfigs,
+        mut configs: BrokerConfigs,
         brokers: Vec<BrokerRegistration>,
         entropy: &Entropy,
     ) -> Result<Self, ConfigError> {
+        // A new cluster of Kafka 4.1 makes what it was started with a config of the whole cluster
+        // (`ConfigurationControlManager.maybeGenerateElrSafetyRecords`); clients see where it comes from.
+        if configs.dynamic_default.get(MIN_INSYNC_REPLICAS).is_none()
+            && let Some(value) = Resource::Broker.key(MIN_INSYNC_REPLICAS).and_then(|key| configs.value(key))
+        {
+            configs.dynamic_default.set(Resource::Broker, MIN_INSYNC_REPLICAS, &value.to_string())?;
+        }
         let settings = Arc::new(BrokerSettings::resolve(&configs)?);
         let topic_defaults = TopicConfig::defaults(&configs);
         topic_defaults.check()?;

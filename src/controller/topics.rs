@@ -98,8 +98,8 @@ pub struct Topics {
     ids: FxHashMap<Arc<str>, TopicId>,
     /// The same, in the order of names, for whoever lists them.
     sorted: BTreeMap<Arc<str>, TopicId>,
-    /// Names by what they must not share with another.
-    collisions: FxHashMap<String, Arc<str>>,
+    /// Names by what they must not share with another. One request may still make several that do.
+    collisions: FxHashMap<String, Vec<Arc<str>>>,
     partitions: usize,
 }
 
@@ -146,7 +146,7 @@ impl Topics {
         self.ids.insert(topic.name.clone(), topic.id);
         self.sorted.insert(topic.name.clone(), topic.id);
         if let Some(key) = names::collision_key(&topic.name) {
-            self.collisions.insert(key, topic.name.clone());
+            self.collisions.entry(key).or_default().push(topic.name.clone());
         }
         self.by_id.insert(topic.id, topic.clone());
         topic
@@ -157,8 +157,13 @@ impl Topics {
         self.partitions -= topic.partitions.len();
         self.ids.remove(&topic.name);
         self.sorted.remove(&topic.name);
-        if let Some(key) = names::collision_key(&topic.name) {
-            self.collisions.remove(&key);
+        if let Some(key) = names::collision_key(&topic.name)
+            && let Some(names) = self.collisions.get_mut(&key)
+        {
+            names.retain(|name| *name != topic.name);
+            if names.is_empty() {
+                self.collisions.remove(&key);
+            }
         }
         Some(topic)
     }
@@ -173,17 +178,39 @@ impl Topics {
 }
 
 impl Controller {
-    /// Makes a topic, or with `validate_only` just says what it would be like, with an id that, as Kafka's, is not used.
+    /// Makes topics with different names, each of which succeeds or fails alone, or with `validate_only` just says
+    /// what they would be like, with ids that, as Kafka's, are not used.
     ///
     /// # Errors
     /// The first of Kafka's checks that fails (`ReplicationControlManager.createTopics`): name, existence, configs,
-    /// then the numbers and the assignment.
+    /// then the numbers and the assignment. All names are looked at before the first topic is made, so that two
+    /// that collide may come into being together.
+    pub fn create_topics(
+        &mut self,
+        new: Vec<NewTopic>,
+        validate_only: bool,
+    ) -> Vec<Result<Arc<Topic>, ControllerError>> {
+        let checked: Vec<_> = new.iter().map(|topic| self.check_new_name(&topic.name)).collect();
+        let topics = new.into_iter().zip(checked);
+        topics
+            .map(|(topic, checked)| checked.and_then(|()| self.create_checked(topic, validate_only)))
+            .collect()
+    }
+
+    /// Makes one topic, as [`Controller::create_topics`] does.
+    ///
+    /// # Errors
+    /// See there.
     pub fn create_topic(
         &mut self,
         new: NewTopic,
         validate_only: bool,
     ) -> Result<Arc<Topic>, ControllerError> {
         self.check_new_name(&new.name)?;
+        self.create_checked(new, validate_only)
+    }
+
+    fn create_checked(&mut self, new: NewTopic, validate_only: bool) -> Result<Arc<Topic>, ControllerError> {
         let (overrides, config) = self.topic_configs(&new.configs)?;
         let replicas = if new.assignments.is_empty() {
             self.place_automatically(&new)?
@@ -273,7 +300,8 @@ impl Controller {
         if self.topics.by_name(name).is_some() {
             return Err(ControllerError::TopicExists { name: name.to_owned() });
         }
-        match names::collision_key(name).and_then(|key| self.topics.collisions.get(&key)) {
+        let existing = names::collision_key(name).and_then(|key| self.topics.collisions.get(&key));
+        match existing.and_then(|names| names.first()) {
             Some(existing) => {
                 Err(ControllerError::NameCollision { name: name.to_owned(), existing: existing.to_string() })
             }

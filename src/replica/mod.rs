@@ -144,7 +144,7 @@ impl Replica {
     /// FENCED_LEADER_EPOCH if the client's is older, UNKNOWN_LEADER_EPOCH if it is newer,
     /// NOT_LEADER_OR_FOLLOWER if this broker doesn't lead.
     pub fn check_leader(&self, current_leader_epoch: i32) -> Result<(), ErrorCode> {
-        if current_leader_epoch >= 0 && current_leader_epoch < self.leader_epoch {
+        if current_leader_epoch != -1 && current_leader_epoch < self.leader_epoch {
             return Err(ErrorCode::FencedLeaderEpoch);
         }
         if current_leader_epoch > self.leader_epoch {

@@ -74,7 +74,7 @@ impl FetchWait {
         rows.extend(read.rows.into_iter().map(|read| row(read.target, read.reply)));
         let unreadable = targets.iter().enumerate().filter_map(|(at, target)| {
             let error = target.partition.err()?;
-            Some(row(at, PartitionReply::failed(target.key.index, error)))
+            Some(row(at, PartitionReply::refused(target.key.index, error)))
         });
         rows.extend(unreadable);
         let mut endpoints = Vec::new();

@@ -17,8 +17,10 @@ mod session;
 
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use kafka_protocol::messages::fetch_request::FetchRequest;
 use kafka_protocol::messages::{ApiKey, TopicName};
+use rustc_hash::FxBuildHasher;
 
 use super::waits::{Key, Operation, Wait};
 use super::{Answer, Api, Context, Refusal, prepare::Preparation};
@@ -45,6 +47,7 @@ pub(crate) struct Request {
     isolation_level: i8,
     session_id: i32,
     session_epoch: i32,
+    /// Each partition once: of a partition that comes twice, the last word counts.
     wanted: Vec<(FetchKey, FetchSpec)>,
     forgotten: Vec<FetchKey>,
 }
@@ -58,15 +61,16 @@ impl Api for Fetch {
 
     fn prepare(wire: FetchRequest, preparation: &Preparation) -> Result<Request, Refusal> {
         let version = preparation.version;
-        let mut wanted = Vec::new();
+        let mut wanted: IndexMap<FetchKey, FetchSpec, FxBuildHasher> = IndexMap::default();
         for topic in &wire.topics {
             let key = topic_key(version, &topic.topic, topic.topic_id);
             wanted.extend(topic.partitions.iter().map(|partition| {
                 let spec = FetchSpec {
                     fetch_offset: partition.fetch_offset,
                     max_bytes: partition.partition_max_bytes,
-                    current_leader_epoch: partition.current_leader_epoch,
-                    last_fetched_epoch: partition.last_fetched_epoch,
+                    // Here, unlike in other APIs, any negative epoch is none.
+                    current_leader_epoch: partition.current_leader_epoch.max(-1),
+                    last_fetched_epoch: partition.last_fetched_epoch.max(-1),
                 };
                 (FetchKey { topic: key.clone(), index: partition.partition }, spec)
             }));
@@ -85,7 +89,7 @@ impl Api for Fetch {
             isolation_level: wire.isolation_level,
             session_id: if version >= 7 { wire.session_id } else { 0 },
             session_epoch: if version >= 7 { wire.session_epoch } else { -1 },
-            wanted,
+            wanted: wanted.into_iter().collect(),
             forgotten,
         })
     }
@@ -112,7 +116,7 @@ impl Api for Fetch {
             SessionContext::New { .. } | SessionContext::Sessionless => request.wanted,
         };
         let most = i32::try_from(context.parts.controller.settings().network.fetch_max_bytes);
-        let max_bytes = request.max_bytes.min(most.unwrap_or(i32::MAX)).max(0);
+        let max_bytes = request.max_bytes.min(most.unwrap_or(i32::MAX));
         let mut wait = FetchWait {
             version,
             connection: context.caller.connection,
@@ -124,7 +128,7 @@ impl Api for Fetch {
                     _ => Isolation::HighWatermark,
                 },
                 from_replica: request.replica_id >= 0,
-                max_bytes: max_bytes as usize,
+                max_bytes: max_bytes.into(),
                 min_bytes: request.min_bytes.min(max_bytes),
             },
             targets: wanted.into_iter().map(|(key, spec)| Target::new(&context.parts, key, spec)).collect(),
@@ -166,7 +170,7 @@ fn refused(request: &Request, version: i16, error: ErrorCode) -> FetchReply {
             TopicKey::Name(name) => (name.clone(), TopicId::ZERO),
             TopicKey::Id(id) => (Arc::from(""), *id),
         };
-        (name, id, PartitionReply::failed(key.index, error))
+        (name, id, PartitionReply::refused(key.index, error))
     });
     FetchReply { error, session_id: request.session_id, topics: by_topic(rows), endpoints: Vec::new() }
 }

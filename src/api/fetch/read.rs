@@ -15,7 +15,8 @@ use crate::replica::{Isolation, Replica};
 pub(super) struct FetchLimits {
     pub(super) isolation: Isolation,
     pub(super) from_replica: bool,
-    pub(super) max_bytes: usize,
+    /// Negative if the client has sent it so: then the first partition with something to read fails, as in Kafka.
+    pub(super) max_bytes: i64,
     pub(super) min_bytes: i32,
 }
 
@@ -82,14 +83,16 @@ impl Read {
 /// limits are hard.
 pub(super) fn read_all(parts: &Parts<'_>, targets: &[Target], limits: &FetchLimits) -> Read {
     let mut read = Read { rows: Vec::with_capacity(targets.len()), bytes: 0, urgent: false };
+    let mut left = limits.max_bytes;
     for (at, target) in targets.iter().enumerate() {
         let Ok(key) = target.partition else { continue };
-        let left = limits.max_bytes.saturating_sub(read.bytes);
-        let most = left.min(usize::try_from(target.spec.max_bytes).unwrap_or(0));
+        let most = left.min(target.spec.max_bytes.into());
         let row = read_one(parts, key, &target.spec, limits, most, read.bytes == 0);
         let (reply, start) = row.unwrap_or_else(|error| (PartitionReply::failed(key.index, error), None));
         read.urgent |= reply.error.is_error() || reply.diverging_epoch.is_some();
-        read.bytes += reply.record_bytes();
+        let bytes = reply.record_bytes();
+        read.bytes += bytes;
+        left = (left - bytes as i64).max(0);
         read.rows.push(Row { target: at, reply, start });
     }
     read
@@ -100,7 +103,7 @@ fn read_one(
     key: PartitionKey,
     spec: &FetchSpec,
     limits: &FetchLimits,
-    max_bytes: usize,
+    max_bytes: i64,
     min_one_batch: bool,
 ) -> Result<(PartitionReply, Option<OffsetPosition>), ErrorCode> {
     let replica = readable(parts, key, spec, limits)?;
@@ -115,9 +118,13 @@ fn read_one(
         reply.diverging_epoch = Some((end.epoch, end.end_offset));
         return Ok((reply, None));
     }
+    let least = usize::try_from(max_bytes).unwrap_or(0);
     let slices = replica
-        .read(spec.fetch_offset, limits.isolation, max_bytes, min_one_batch)
+        .read(spec.fetch_offset, limits.isolation, least, min_one_batch)
         .map_err(|error| error.code())?;
+    if max_bytes < 0 && spec.fetch_offset < replica.end_for(limits.isolation) {
+        return Err(ErrorCode::UnknownServerError);
+    }
     reply.records = slices.parts;
     reply.aborted = (limits.isolation == Isolation::LastStableOffset).then(Vec::new);
     Ok((reply, Some(slices.start)))
@@ -137,7 +144,7 @@ pub(super) fn readable<'a>(
     replica.check_leader(spec.current_leader_epoch)?;
     if limits.from_replica {
         // No partition has a second replica yet, so whoever says that it follows is not among the replicas.
-        let with_epoch = spec.current_leader_epoch >= 0;
+        let with_epoch = spec.current_leader_epoch != -1;
         return Err(if with_epoch { ErrorCode::UnknownLeaderEpoch } else { ErrorCode::NotLeaderOrFollower });
     }
     Ok(replica)
@@ -148,7 +155,7 @@ pub(super) fn readable<'a>(
 /// # Errors
 /// OFFSET_OUT_OF_RANGE if this log can't tell, or the offset is below its start.
 pub(super) fn divergence(replica: &Replica, spec: &FetchSpec) -> Result<Option<EpochEnd>, ErrorCode> {
-    if spec.last_fetched_epoch < 0 {
+    if spec.last_fetched_epoch == -1 {
         return Ok(None);
     }
     let log = replica.log();

@@ -72,6 +72,12 @@ impl PartitionReply {
         }
     }
 
+    /// A partition that was not even tried. Its list of aborted transactions is empty rather than null, whatever the
+    /// isolation.
+    pub(crate) fn refused(index: i32, error: ErrorCode) -> Self {
+        PartitionReply { aborted: Some(Vec::new()), ..PartitionReply::failed(index, error) }
+    }
+
     /// Bytes of records.
     pub(crate) fn record_bytes(&self) -> usize {
         self.records.iter().map(Bytes::len).sum()

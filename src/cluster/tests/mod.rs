@@ -1,6 +1,7 @@
 //! A cluster and clients in one thread, with the clock as a value: requests go through the same steps as over a socket,
 //! bytes and all.
 
+mod answers;
 mod coordinators;
 mod fetching;
 mod groups;
