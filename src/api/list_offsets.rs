@@ -57,6 +57,9 @@ impl Api for ListOffsets {
 
     fn handle(context: &mut Context<'_>, asked: Asked) -> Answer<ListOffsetsResponse> {
         let Asked { request, max_decompressed_bytes } = asked;
+        if !matches!(request.isolation_level, 0 | 1) {
+            return Answer::Ready(failed(&request, ErrorCode::UnknownServerError));
+        }
         let query = Query {
             version: context.caller.version,
             replica_id: request.replica_id.0,
@@ -89,6 +92,19 @@ impl Api for ListOffsets {
         });
         Answer::Ready(ListOffsetsResponse::default().with_topics(topics.collect()))
     }
+}
+
+/// Every partition of the request with this error, as often as it was named.
+fn failed(request: &ListOffsetsRequest, error: ErrorCode) -> ListOffsetsResponse {
+    let topics = request.topics.iter().map(|topic| {
+        let rows = topic.partitions.iter().map(|partition| row(partition.partition_index, error));
+        ListOffsetsTopicResponse::default().with_name(topic.name.clone()).with_partitions(rows.collect())
+    });
+    ListOffsetsResponse::default().with_topics(topics.collect())
+}
+
+fn row(index: i32, error: ErrorCode) -> ListOffsetsPartitionResponse {
+    ListOffsetsPartitionResponse::default().with_partition_index(index).with_error_code(error.code())
 }
 
 /// What holds for every partition of a request.
@@ -169,11 +185,7 @@ impl Query {
             Ok(found) => (ErrorCode::None, found),
             Err(error) => (error, Found::NOTHING),
         };
-        let row = ListOffsetsPartitionResponse::default()
-            .with_partition_index(index)
-            .with_error_code(error.code())
-            .with_timestamp(found.timestamp)
-            .with_offset(found.offset);
+        let row = row(index, error).with_timestamp(found.timestamp).with_offset(found.offset);
         if self.version >= 4 { row.with_leader_epoch(found.leader_epoch) } else { row }
     }
 }

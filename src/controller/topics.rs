@@ -265,16 +265,16 @@ impl Controller {
         if added == 0 {
             return Err(ControllerError::SamePartitions { current });
         }
-        if added as u64 > MAX_PARTITIONS_A_REQUEST {
-            return Err(ControllerError::TooManyPartitions {
-                requested: added as u64,
-                max: MAX_PARTITIONS_A_REQUEST,
-            });
-        }
         let factor = topic.partitions.first().map_or(1, |partition| partition.replicas.len());
         let replicas = match new.assignments {
             Some(given) if given.len() != added => {
                 return Err(ControllerError::AssignmentCount { added, given: given.len() });
+            }
+            _ if added as u64 > MAX_PARTITIONS_A_REQUEST => {
+                return Err(ControllerError::TooManyPartitions {
+                    requested: added as u64,
+                    max: MAX_PARTITIONS_A_REQUEST,
+                });
             }
             Some(given) => {
                 given.iter().try_for_each(|replicas| self.check_replicas(replicas, Some(factor)))?;

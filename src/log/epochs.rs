@@ -61,10 +61,11 @@ impl LeaderEpochs {
         self.entries[..above].last().map(|entry| entry.epoch)
     }
 
-    /// Where `epoch` ends in a log that ends at `log_end_offset`.
+    /// Where `epoch` ends in a log that ends at `log_end_offset`. An epoch before all that are known, be it negative,
+    /// ends where the first of them starts; −1 alone stands for none.
     pub fn end_offset(&self, epoch: i32, log_end_offset: i64) -> EpochEnd {
         let Some(latest) = self.latest() else { return EpochEnd::UNDEFINED };
-        if epoch < 0 || epoch > latest.epoch {
+        if epoch == EpochEnd::UNDEFINED.epoch || epoch > latest.epoch {
             return EpochEnd::UNDEFINED;
         }
         if epoch == latest.epoch {

@@ -6,9 +6,12 @@ use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::describe_topic_partitions_request::{Cursor, TopicRequest};
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::offset_for_leader_epoch_request::{
+    OffsetForLeaderPartition, OffsetForLeaderTopic,
+};
 use kafka_protocol::messages::{
     CreatePartitionsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DeleteTopicsResponse,
-    DescribeTopicPartitionsRequest, ListOffsetsRequest, MetadataRequest,
+    DescribeTopicPartitionsRequest, ListOffsetsRequest, MetadataRequest, OffsetForLeaderEpochRequest,
 };
 use uuid::Uuid;
 
@@ -277,4 +280,56 @@ fn a_page_may_end_before_a_topic_that_is_not_there() {
         response.topics[1].topic_authorized_operations,
         response.topics[0].topic_authorized_operations
     );
+}
+
+#[test]
+fn an_isolation_level_that_is_none_fails_every_partition() {
+    let mut world = World::new();
+    world.create_topic("t", 1, &[]);
+    let client = world.connect();
+    let asked = ListOffsetsPartition::default().with_timestamp(-1);
+    let response = world.ask(client, 10, &list_offsets(vec![asked]).with_isolation_level(2));
+    let row = &response.topics[0].partitions[0];
+    let expected = (ErrorCode::UnknownServerError.code(), -1, -1);
+    assert_eq!((row.error_code, row.offset, row.timestamp), expected);
+    let response = world.ask(client, FETCH, &fetch("t", 0, 0).with_isolation_level(2));
+    assert_eq!(response.error_code, ErrorCode::UnknownServerError.code());
+    assert_eq!(response.responses[0].partitions[0].error_code, ErrorCode::UnknownServerError.code());
+}
+
+#[test]
+fn an_epoch_before_all_others_ends_where_the_first_starts() {
+    let mut world = World::new();
+    world.create_topic("t", 1, &[]);
+    let client = world.connect();
+    world.ask(client, PRODUCE, &produce("t", 0, batch(&["a"], 1), 1));
+    let mut end = |epoch| {
+        let asked = OffsetForLeaderPartition::default().with_current_leader_epoch(0).with_leader_epoch(epoch);
+        let asked = OffsetForLeaderTopic::default().with_topic(topic("t")).with_partitions(vec![asked]);
+        let request = OffsetForLeaderEpochRequest::default().with_topics(vec![asked]);
+        let response = world.ask(client, 4, &request);
+        let row = &response.topics[0].partitions[0];
+        (row.error_code, row.leader_epoch, row.end_offset)
+    };
+    assert_eq!(end(0), (0, 0, 1));
+    assert_eq!(end(1), (0, -1, -1));
+    assert_eq!(end(-1), (0, -1, -1));
+    assert_eq!(end(-2), (0, -2, 0));
+}
+
+#[test]
+fn partitions_and_their_assignments_are_counted_before_they_are_found_too_many() {
+    let mut world = World::new();
+    world.create_topic("t", 1, &[]);
+    let client = world.connect();
+    let mut error = |assignments| {
+        let grow = CreatePartitionsTopic::default()
+            .with_name(topic("t"))
+            .with_count(i32::MAX)
+            .with_assignments(assignments);
+        let request = CreatePartitionsRequest::default().with_timeout_ms(1000).with_topics(vec![grow]);
+        world.ask(client, 3, &request).results[0].error_code
+    };
+    assert_eq!(error(Some(Vec::new())), ErrorCode::InvalidReplicaAssignment.code());
+    assert_eq!(error(None), ErrorCode::PolicyViolation.code());
 }
