@@ -23,7 +23,7 @@ pub fn decodes(api: ApiKey, version: i16) -> bool {
     }
 }
 
-/// One line of `fixtures/messages/messages.jsonl`.
+/// A request, and what came of it.
 pub struct Exchange {
     pub api_key: i16,
     pub version: i16,
@@ -33,12 +33,26 @@ pub struct Exchange {
     pub response: Option<Vec<u8>>,
 }
 
+/// The lines of `fixtures/messages/messages.jsonl`.
 pub fn recorded() -> Vec<Exchange> {
-    include_str!("../../fixtures/messages/messages.jsonl").lines().map(exchange).collect()
+    let lines = include_str!("../../fixtures/messages/messages.jsonl").lines();
+    lines.map(|line| exchange(line, "api")).collect()
 }
 
-/// The file is ours, with all keys in one order and no escapes: a JSON reader isn't needed.
-fn exchange(line: &str) -> Exchange {
+/// The exchanges of all files in `fixtures/sessions`.
+pub fn sessions() -> Vec<Exchange> {
+    let files = [
+        include_str!("../../fixtures/sessions/franz-go.jsonl"),
+        include_str!("../../fixtures/sessions/java.jsonl"),
+        include_str!("../../fixtures/sessions/kcat.jsonl"),
+        include_str!("../../fixtures/sessions/librdkafka.jsonl"),
+    ];
+    let lines = files.into_iter().flat_map(|file| file.lines().skip(1));
+    lines.map(|line| exchange(line, "key")).collect()
+}
+
+/// The files are ours, with all keys in one order and no escapes: a JSON reader isn't needed.
+fn exchange(line: &str, api_key: &str) -> Exchange {
     let value = |key: &str| {
         let (_, rest) = line.split_once(&format!("\"{key}\":")).expect(key);
         rest.split([',', '}']).next().expect(key)
@@ -48,7 +62,7 @@ fn exchange(line: &str) -> Exchange {
         (0..digits.len() / 2).map(|at| u8::from_str_radix(&digits[2 * at..][..2], 16).unwrap()).collect()
     };
     Exchange {
-        api_key: value("api").parse().unwrap(),
+        api_key: value(api_key).parse().unwrap(),
         version: value("version").parse().unwrap(),
         request: hex(value("request")),
         response: Some(value("response")).filter(|text| *text != "null").map(hex),
