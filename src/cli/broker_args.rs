@@ -85,7 +85,7 @@ impl BrokerArgs {
         let topics = self.topic.iter().map(|text| parse_topic(text)).collect::<Result<_, _>>()?;
         let defaults = BrokerOptions::default();
         let seed = self.seed.unwrap_or(defaults.seed);
-        Ok((BrokerOptions { configs, listeners, topics, seed, workers: self.workers }, warnings))
+        Ok((BrokerOptions { configs, listeners, topics, seed, workers: self.workers, ..defaults }, warnings))
     }
 
     fn settings(&self) -> Result<Settings, Failure> {

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::broker_args::{BrokerArgs, DefaultPort};
 use super::{Failure, logging, serve};
-use crate::server::Server;
+use crate::server::{BrokerOptions, Server};
 
 /// What a shell answers for a command that it can't run, and for one that it can't find.
 const CANNOT_RUN: u8 = 126;
@@ -22,8 +22,13 @@ const NOT_FOUND: u8 = 127;
 /// What a shell adds to the number of the signal that ended a command.
 const SIGNALLED: i32 = 128;
 
-pub(super) fn run(args: &BrokerArgs, command: &[OsString]) -> Result<ExitCode, Failure> {
+pub(super) fn run(
+    args: &BrokerArgs,
+    command: &[OsString],
+    give_back_memory: fn(),
+) -> Result<ExitCode, Failure> {
     let (options, warnings) = args.options(DefaultPort::Free)?;
+    let options = BrokerOptions { give_back_memory, ..options };
     logging::start(args.log_format, &warnings);
     serve::raise_open_files();
     let runtime = Server::runtime(&options).map_err(Failure::start)?;

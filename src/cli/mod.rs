@@ -74,8 +74,9 @@ impl Failure {
     }
 }
 
-/// Runs the program with its own arguments.
-pub fn main() -> ExitCode {
+/// Runs the program with its own arguments. `give_back_memory` has the allocator give free memory back to the
+/// system: it belongs to the program, since the library is safe code only.
+pub fn main(give_back_memory: fn()) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -84,9 +85,9 @@ pub fn main() -> ExitCode {
         }
     };
     let outcome = match cli.command {
-        None => serve::run(&cli.serve.broker),
-        Some(Command::Serve(args)) => serve::run(&args.broker),
-        Some(Command::Exec(args)) => exec::run(&args.broker, &args.command),
+        None => serve::run(&cli.serve.broker, give_back_memory),
+        Some(Command::Serve(args)) => serve::run(&args.broker, give_back_memory),
+        Some(Command::Exec(args)) => exec::run(&args.broker, &args.command, give_back_memory),
     };
     outcome.unwrap_or_else(|failure| {
         for line in failure.message.lines() {

@@ -9,8 +9,9 @@ use super::broker_args::{BrokerArgs, DefaultPort};
 use super::{Failure, logging, ready};
 use crate::server::{BrokerOptions, Clock, Server, StartError};
 
-pub(super) fn run(args: &BrokerArgs) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &BrokerArgs, give_back_memory: fn()) -> Result<ExitCode, Failure> {
     let (options, warnings) = args.options(DefaultPort::Settings)?;
+    let options = BrokerOptions { give_back_memory, ..options };
     logging::start(args.log_format, &warnings);
     raise_open_files();
     // Never dropped: what is left when the process ends is the system's to take back, which is quicker at it.

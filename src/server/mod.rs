@@ -45,6 +45,8 @@ const STOP_LIMIT: Duration = Duration::from_millis(600);
 /// How often quiet connections are looked for, at most and at least.
 const SWEEP_FLOOR: Duration = Duration::from_millis(10);
 const SWEEP_CEILING: Duration = Duration::from_secs(5);
+/// How many connections must have closed for their memory to be given back to the system.
+const MANY_CONNECTIONS: usize = if cfg!(test) { 20 } else { 1000 };
 /// How long a connection may keep a large buffer that it doesn't use.
 const MAX_BUFFER_IDLE: Duration = Duration::from_secs(2);
 
@@ -54,6 +56,7 @@ pub struct Server {
     bound: Vec<Bound>,
     shared: Arc<Shared>,
     node: NodeId,
+    give_back_memory: fn(),
 }
 
 impl Server {
@@ -78,7 +81,7 @@ impl Server {
     /// # Errors
     /// If an address can't be had, or settings or topics can't be as they are.
     pub fn bind(options: BrokerOptions) -> Result<Server, StartError> {
-        let BrokerOptions { configs, listeners, topics, seed, .. } = options;
+        let BrokerOptions { configs, listeners, topics, seed, give_back_memory, .. } = options;
         let settings = BrokerSettings::resolve(&configs)?;
         let listeners = listeners.unwrap_or_else(|| settings.listeners.clone());
         let bound = listeners.into_iter().map(Bound::bind).collect::<Result<Vec<_>, _>>()?;
@@ -106,7 +109,8 @@ impl Server {
                 .map_err(|source| StartError::Topic { name, source })?;
         }
         let driver = Arc::new(Driver::new(cluster, clock));
-        Ok(Server { bound, shared: Arc::new(Shared::new(driver, ConnectionLimits::new(&settings))), node })
+        let shared = Arc::new(Shared::new(driver, ConnectionLimits::new(&settings)));
+        Ok(Server { bound, shared, node, give_back_memory })
     }
 
     /// Kafka's `node.id`.
@@ -139,7 +143,7 @@ impl Server {
     /// Serves clients until `stop` is there. Requests that wait are then answered, and every connection is closed;
     /// that takes no longer than 600 ms.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Server { bound, shared, node } = self;
+        let Server { bound, shared, node, give_back_memory } = self;
         let driver = shared.driver.clone();
         let mut tasks = JoinSet::new();
         for acceptor in bound.into_iter().flat_map(|bound| bound.into_acceptors(&shared, node)) {
@@ -150,7 +154,7 @@ impl Server {
             let driver = driver.clone();
             async move { driver.run_timer().await }
         });
-        timers.spawn(sweep(shared));
+        timers.spawn(sweep(shared, give_back_memory));
         stop.await;
         // Listening sockets are closed first, so that nobody is let in who would be shown out again.
         tasks.shutdown().await;
@@ -174,13 +178,20 @@ impl Server {
 }
 
 /// Ends connections that have been quiet for too long, takes large buffers from quiet ones, and says how many log lines were left out.
-async fn sweep(shared: Arc<Shared>) {
+async fn sweep(shared: Arc<Shared>, give_back_memory: fn()) {
     let clock = shared.driver.clock();
+    let mut most_open = 0;
     let mut pause = SWEEP_FLOOR;
     loop {
         tokio::time::sleep(pause).await;
         let now = clock.instant();
         shared.refusals.flush(now);
+        let open = shared.driver.open_connections();
+        most_open = open.max(most_open);
+        if most_open - open >= MANY_CONNECTIONS {
+            most_open = open;
+            give_back_memory();
+        }
         let max_idle = shared.limits.max_idle;
         let oldest = shared.driver.sweep(now, max_idle, MAX_BUFFER_IDLE);
         let next = max_idle.map_or(SWEEP_CEILING, |max_idle| {

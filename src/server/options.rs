@@ -31,6 +31,9 @@ pub struct BrokerOptions {
     pub seed: u64,
     /// Threads that serve connections. Default 1, which costs the least for each request.
     pub workers: usize,
+    /// Has the allocator give free memory back to the system; called after many connections have closed. Default:
+    /// nothing, since that is the whole process's business.
+    pub give_back_memory: fn(),
 }
 
 impl Default for BrokerOptions {
@@ -41,6 +44,7 @@ impl Default for BrokerOptions {
             topics: Vec::new(),
             seed: random_seed(),
             workers: 1,
+            give_back_memory: || {},
         }
     }
 }

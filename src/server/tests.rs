@@ -369,3 +369,24 @@ fn what_is_advertised_is_told_to_everyone() {
     let broker = Broker::start(options).unwrap();
     assert_eq!(advertised(broker.address()), ("kafka.test".to_owned(), 19092));
 }
+
+#[test]
+fn memory_is_given_back_once_many_connections_have_closed() {
+    static ASKED: (Mutex<usize>, std::sync::Condvar) = (Mutex::new(0), std::sync::Condvar::new());
+    let options = BrokerOptions {
+        give_back_memory: || {
+            *ASKED.0.lock().unwrap() += 1;
+            ASKED.1.notify_all();
+        },
+        ..BrokerOptions::default()
+    };
+    // The shorter the bound, the more often it is looked at.
+    let broker = Broker::start(options.with_setting("connections.max.idle.ms", "1000").unwrap()).unwrap();
+    let mut streams: Vec<TcpStream> = (0..MANY_CONNECTIONS + 1).map(|_| connect(broker.address())).collect();
+    streams.iter_mut().for_each(|stream| assert_alive(stream, 1));
+    assert_closed(&mut streams[0]);
+    drop(streams);
+    let asked = ASKED.0.lock().unwrap();
+    let (asked, _) = ASKED.1.wait_timeout_while(asked, PATIENCE, |asked| *asked == 0).unwrap();
+    assert_eq!(*asked, 1);
+}
