@@ -166,7 +166,10 @@ impl Model {
     }
 
     fn delete_records(&mut self, offset: i64) {
-        self.start = self.start.max(offset);
+        if offset <= self.start {
+            return;
+        }
+        self.start = offset;
         while self.segments.get(1).is_some_and(|next| next.base_offset <= self.start) {
             self.segments.remove(0);
         }
