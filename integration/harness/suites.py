@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 SUITE_LIMIT_S = 240
-CARGO_LIMIT_S = 900
+CARGO_LIMIT_S = 1800
 REPORT = re.compile(r"(ok|not ok|skip) (\w+)(?:: (.*))?$")
 
 
@@ -99,7 +99,7 @@ def wait(process, limit_s):
     try:
         return process.wait(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        return f"none after {limit_s} s"
+        return f"none, since it was ended after {limit_s} s"
     finally:
         try:
             os.killpg(process.pid, signal.SIGKILL)
