@@ -4,8 +4,7 @@
 //! name) about what holds for all brokers. Versions: 1 has sources and synonyms (KIP-226); 3 types and documentation
 //! (KIP-569).
 //!
-//! Not done: BROKER_LOGGER, which is answered with INVALID_REQUEST, since huld's logs have no loggers of that kind;
-//! groups and subscriptions have no configs of their own yet, so that these are answered with the defaults.
+//! Not done: BROKER_LOGGER, which is answered with INVALID_REQUEST, since huld's logs have no loggers of that kind.
 
 use std::collections::BTreeSet;
 
@@ -15,19 +14,13 @@ use kafka_protocol::messages::describe_configs_response::{
 };
 use kafka_protocol::messages::{ApiKey, DescribeConfigsRequest, DescribeConfigsResponse};
 
+use super::config_resources::{BROKER, CLIENT_METRICS, GROUP, TOPIC};
 use super::{Answer, Api, Context, Refusal, names, prepare::Preparation};
 use crate::base::ErrorCode;
 use crate::controller::configs::{
-    DescribedConfig, Overrides, Resource, describe_broker, describe_broker_defaults, describe_plain,
-    describe_topic,
+    DescribedConfig, Resource, describe_broker, describe_broker_defaults, describe_plain, describe_topic,
 };
 use crate::controller::names as topic_names;
-
-// Kafka's numbers for kinds of resource (`ConfigResource.Type`).
-const TOPIC: i8 = 2;
-const BROKER: i8 = 4;
-const CLIENT_METRICS: i8 = 16;
-const GROUP: i8 = 32;
 
 pub(crate) struct DescribeConfigs;
 
@@ -81,11 +74,11 @@ fn described(
             let topic = controller.topics().by_name(name);
             let topic = topic
                 .ok_or_else(|| (ErrorCode::UnknownTopicOrPartition, format!("there is no topic '{name}'")))?;
-            Ok(describe_topic(&topic.overrides, controller.configs(), keys))
+            Ok(describe_topic(&topic.overrides, &controller.configs_of(context.parts.broker.id), keys))
         }
         BROKER if name.is_empty() => Ok(describe_broker_defaults(controller.configs(), keys)),
         BROKER if name.parse() == Ok(context.parts.broker.id.0) => {
-            Ok(describe_broker(&controller.configs().for_node(context.parts.broker.id), keys))
+            Ok(describe_broker(&controller.configs_of(context.parts.broker.id), keys))
         }
         BROKER => {
             let this = context.parts.broker.id.0;
@@ -97,9 +90,11 @@ fn described(
         CLIENT_METRICS if name.is_empty() => {
             Err((ErrorCode::InvalidRequest, "a subscription has a name".to_owned()))
         }
-        CLIENT_METRICS => Ok(describe_plain(Resource::ClientMetrics, &Overrides::default(), keys)),
+        CLIENT_METRICS => {
+            Ok(describe_plain(Resource::ClientMetrics, controller.client_metrics_configs(name), keys))
+        }
         GROUP if name.is_empty() => Err((ErrorCode::InvalidRequest, "a group has a name".to_owned())),
-        GROUP => Ok(describe_plain(Resource::Group, &Overrides::default(), keys)),
+        GROUP => Ok(describe_plain(Resource::Group, controller.group_configs(name), keys)),
         kind => Err((ErrorCode::InvalidRequest, format!("resources of type {kind} have no configs here"))),
     }
 }

@@ -7,9 +7,12 @@
 //! The table ([`TABLE`]) is declared once, by the `apis!` call in this file. Dispatch, the ApiVersions answer, names
 //! in logs and metrics, the README's table and the sweep tests come from it.
 
+mod alter_configs;
 mod api_versions;
 mod authorized_operations;
 mod by_topic;
+mod config_alterations;
+mod config_resources;
 mod context;
 mod create_partitions;
 mod create_topics;
@@ -25,9 +28,11 @@ mod fetch;
 mod find_coordinator;
 mod group_waits;
 mod heartbeat;
+mod incremental_alter_configs;
 mod init_producer_id;
 mod join_group;
 mod leave_group;
+mod list_config_resources;
 mod list_groups;
 mod list_offsets;
 mod metadata;
@@ -225,9 +230,12 @@ apis! {
     InitProducerId = init_producer_id::InitProducerId,
     OffsetForLeaderEpoch = offset_for_leader_epoch::OffsetForLeaderEpoch,
     DescribeConfigs = describe_configs::DescribeConfigs,
+    AlterConfigs = alter_configs::AlterConfigs,
     CreatePartitions = create_partitions::CreatePartitions,
     DeleteGroups = delete_groups::DeleteGroups,
+    IncrementalAlterConfigs = incremental_alter_configs::IncrementalAlterConfigs,
     OffsetDelete = offset_delete::OffsetDelete,
     DescribeCluster = describe_cluster::DescribeCluster,
+    ListConfigResources = list_config_resources::ListConfigResources,
     DescribeTopicPartitions = describe_topic_partitions::DescribeTopicPartitions,
 }

@@ -496,5 +496,6 @@ fn apply(broker: &mut Broker, change: &Change, now: Now, pool: &mut ChunkPool) {
             coordinators.forget_topic(&mut Storage { now, replicas, pool }, &topic.name);
         }
         Change::TopicConfig(topic) => broker.replicas.apply_config(topic, now),
+        Change::Settings(settings) => broker.replicas.apply_settings(LogSettings::new(settings), now),
     }
 }

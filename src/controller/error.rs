@@ -29,6 +29,16 @@ pub enum ControllerError {
     InvalidAssignment { reason: String },
     #[error("{message}")]
     InvalidConfig { message: String },
+    #[error("{message}")]
+    InvalidBrokerConfig { message: String },
+    #[error("A {resource} has a name: it has no defaults that could be changed.")]
+    NamelessResource { resource: &'static str },
+    #[error("A resource may have at most {max} configs.")]
+    TooManyConfigs { max: usize },
+    #[error("At most {max} resources of this kind may have configs.")]
+    TooManyConfiguredResources { max: usize },
+    #[error("Broker {} is not registered.", .id.0)]
+    UnknownBroker { id: crate::base::NodeId },
     #[error("Topic '{name}' does not exist.")]
     UnknownTopic { name: String },
     #[error("No topic has the id {id}.")]
@@ -55,18 +65,24 @@ impl ControllerError {
         match self {
             Self::TopicExists { .. } => ErrorCode::TopicAlreadyExists,
             Self::InvalidName(_) | Self::NameCollision { .. } => ErrorCode::InvalidTopicException,
-            Self::ReservedName { .. } | Self::AssignmentAndCount { .. } => ErrorCode::InvalidRequest,
+            Self::ReservedName { .. }
+            | Self::AssignmentAndCount { .. }
+            | Self::InvalidBrokerConfig { .. }
+            | Self::NamelessResource { .. } => ErrorCode::InvalidRequest,
+            Self::UnknownBroker { .. } => ErrorCode::BrokerIdNotRegistered,
             Self::InvalidPartitionCount(_) | Self::FewerPartitions { .. } | Self::SamePartitions { .. } => {
                 ErrorCode::InvalidPartitions
             }
-            Self::TooManyPartitions { .. } => ErrorCode::PolicyViolation,
+            Self::TooManyPartitions { .. } | Self::TooManyConfiguredResources { .. } => {
+                ErrorCode::PolicyViolation
+            }
             Self::InvalidReplicationFactor(_) | Self::TooFewBrokers { .. } => {
                 ErrorCode::InvalidReplicationFactor
             }
             Self::InvalidAssignment { .. } | Self::AssignmentCount { .. } => {
                 ErrorCode::InvalidReplicaAssignment
             }
-            Self::InvalidConfig { .. } => ErrorCode::InvalidConfig,
+            Self::InvalidConfig { .. } | Self::TooManyConfigs { .. } => ErrorCode::InvalidConfig,
             Self::UnknownTopic { .. } => ErrorCode::UnknownTopicOrPartition,
             Self::UnknownTopicId { .. } => ErrorCode::UnknownTopicId,
         }

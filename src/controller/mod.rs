@@ -5,12 +5,14 @@
 pub mod configs;
 pub mod names;
 
+mod alter_configs;
 mod error;
 mod placement;
 mod topics;
 
 use std::sync::Arc;
 
+use alter_configs::DynamicConfigs;
 use configs::{
     BrokerConfigs, BrokerSettings, ConfigError, DescribedConfig, Overrides, Resource, TopicConfig,
 };
@@ -18,6 +20,9 @@ use configs::{
 use crate::base::NodeId;
 use crate::base::entropy::Entropy;
 
+pub use alter_configs::{
+    ConfigAlteration, ConfigOperation, ConfigTarget, MAX_CONFIGS_A_RESOURCE, MAX_CONFIGURED_RESOURCES,
+};
 pub use error::ControllerError;
 pub use topics::{MAX_PARTITIONS_A_REQUEST, NewPartitions, NewTopic, Partition, Topic, Topics};
 
@@ -62,13 +67,17 @@ pub enum Change {
     TopicDeleted(Arc<Topic>),
     /// A topic's configs changed.
     TopicConfig(Arc<Topic>),
+    /// The brokers' settings changed.
+    Settings(Arc<BrokerSettings>),
 }
 
 /// The controller's state.
 #[derive(Clone, Debug)]
 pub struct Controller {
     cluster_id: Arc<str>,
+    /// With the dynamic configs of the only broker, where there is just one.
     configs: BrokerConfigs,
+    dynamic: DynamicConfigs,
     settings: Arc<BrokerSettings>,
     topic_defaults: Arc<TopicConfig>,
     brokers: Vec<BrokerRegistration>,
@@ -108,6 +117,7 @@ impl Controller {
         Ok(Controller {
             cluster_id: cluster_id.into(),
             configs,
+            dynamic: DynamicConfigs::default(),
             settings,
             topic_defaults,
             applied: vec![0; brokers.len()],

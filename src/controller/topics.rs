@@ -168,7 +168,7 @@ impl Topics {
         Some(topic)
     }
 
-    fn replace(&mut self, topic: Topic) -> Arc<Topic> {
+    pub(super) fn replace(&mut self, topic: Topic) -> Arc<Topic> {
         let old = self.by_id.get(&topic.id).map_or(0, |old| old.partitions.len());
         self.partitions = self.partitions - old + topic.partitions.len();
         let topic = Arc::new(topic);

@@ -364,6 +364,17 @@ impl Replicas {
         }
     }
 
+    /// Takes on the broker's settings. (When the rounds over retention come is not among those that can change.)
+    pub fn apply_settings(&mut self, settings: LogSettings, now: Now) {
+        self.settings = settings;
+        self.by_key.values_mut().for_each(|replica| {
+            replica.log.set_config(log_config(&replica.config, settings));
+        });
+        if !self.with_producers.is_empty() {
+            self.schedule_producer_check(now);
+        }
+    }
+
     /// Drops a partition that is gone, and gives back its memory. Returns whether there was one.
     pub fn remove(&mut self, key: PartitionKey, pool: &mut ChunkPool) -> bool {
         let Some(mut replica) = self.by_key.remove(&key) else { return false };

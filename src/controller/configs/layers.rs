@@ -31,6 +31,9 @@ impl fmt::Debug for Override {
 }
 
 impl Overrides {
+    /// Nothing.
+    pub const NONE: &'static Overrides = &Overrides { entries: BTreeMap::new() };
+
     /// Checks each pair by itself; of a key that comes twice the last one counts.
     ///
     /// # Errors

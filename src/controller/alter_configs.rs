@@ -1,0 +1,327 @@
+//! Configs that are changed while the cluster runs: topics', brokers', groups' and client-metrics subscriptions'.
+//!
+//! As in Kafka, a resource's changes are taken together or not at all, and what is checked is all that the resource
+//! has set afterwards (`ConfigurationControlManager`, `DynamicBrokerConfig.validate`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::configs::{
+    BrokerConfigs, BrokerSettings, Change as Changeable, Kind, Overrides, Resource, TopicConfig,
+    check_client_metrics, check_group,
+};
+use super::topics::Topic;
+use super::{Change, Controller, ControllerError, names};
+use crate::base::{NodeId, TopicId};
+
+/// The most groups, and the most client-metrics subscriptions, that may have configs of their own (ours).
+pub const MAX_CONFIGURED_RESOURCES: usize = 100_000;
+
+/// The most configs that one resource may have set (ours: only `listener.name.` keys could be without number).
+pub const MAX_CONFIGS_A_RESOURCE: usize = 1_000;
+
+/// Keys that Kafka changes at run time, and that huld reads at its start alone.
+const FIXED_AT_START: [&str; 3] = ["advertised.listeners", "listener.security.protocol.map", "listeners"];
+
+/// Whose configs are changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigTarget {
+    /// The topic of this name.
+    Topic(String),
+    /// One broker.
+    Broker(NodeId),
+    /// All brokers.
+    AllBrokers,
+    /// The group of this id, which need not exist.
+    Group(String),
+    /// The client-metrics subscription of this name.
+    ClientMetrics(String),
+}
+
+/// What becomes of one key: Kafka's `AlterConfigOp.OpType`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigOperation {
+    /// It gets this value.
+    Set(String),
+    /// It goes back to its default.
+    Delete,
+    /// Its list gets these items too, where it has them not.
+    Append(String),
+    /// Its list loses these items.
+    Subtract(String),
+}
+
+/// Changes to one resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigAlteration {
+    /// Whether all that was set before goes first.
+    pub replaces: bool,
+    /// Keys, and what becomes of them.
+    pub operations: Vec<(String, ConfigOperation)>,
+}
+
+/// Configs that were set while the cluster ran, but for those that topics and [`BrokerConfigs`] hold themselves.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DynamicConfigs {
+    brokers: BTreeMap<NodeId, Overrides>,
+    groups: BTreeMap<Arc<str>, Overrides>,
+    client_metrics: BTreeMap<Arc<str>, Overrides>,
+}
+
+impl Controller {
+    /// Changes configs of one resource, or with `validate_only` just says whether it could.
+    ///
+    /// # Errors
+    /// If a key or value is wrong by itself or beside the others, or there is no such resource; nothing has changed
+    /// then.
+    pub fn alter_configs(
+        &mut self,
+        target: &ConfigTarget,
+        alteration: &ConfigAlteration,
+        validate_only: bool,
+    ) -> Result<(), ControllerError> {
+        match target {
+            ConfigTarget::Topic(name) => self.alter_topic(name, alteration, validate_only),
+            ConfigTarget::Broker(id) => self.alter_broker(Some(*id), alteration, validate_only),
+            ConfigTarget::AllBrokers => self.alter_broker(None, alteration, validate_only),
+            ConfigTarget::Group(id) => {
+                if id.is_empty() {
+                    return Err(ControllerError::NamelessResource { resource: Resource::Group.name() });
+                }
+                let altered = altered(Resource::Group, self.group_configs(id), alteration)?;
+                check_group(&altered, &self.settings)?;
+                store(&mut self.dynamic.groups, id, altered, validate_only)
+            }
+            ConfigTarget::ClientMetrics(name) => {
+                if name.is_empty() {
+                    return Err(ControllerError::NamelessResource {
+                        resource: Resource::ClientMetrics.name(),
+                    });
+                }
+                let current = self.client_metrics_configs(name);
+                let altered = altered(Resource::ClientMetrics, current, alteration)?;
+                check_client_metrics(&altered).map_err(invalid_request)?;
+                store(&mut self.dynamic.client_metrics, name, altered, validate_only)
+            }
+        }
+    }
+
+    /// The layers of one broker's configs.
+    pub fn configs_of(&self, broker: NodeId) -> BrokerConfigs {
+        let mut configs = self.configs.for_node(broker);
+        configs.dynamic = self.dynamic.brokers.get(&broker).cloned().unwrap_or_default();
+        configs
+    }
+
+    /// What was set for a group.
+    pub fn group_configs(&self, id: &str) -> &Overrides {
+        self.dynamic.groups.get(id).unwrap_or(Overrides::NONE)
+    }
+
+    /// What was set for a client-metrics subscription.
+    pub fn client_metrics_configs(&self, name: &str) -> &Overrides {
+        self.dynamic.client_metrics.get(name).unwrap_or(Overrides::NONE)
+    }
+
+    /// The groups that have configs of their own, by id.
+    pub fn configured_groups(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.dynamic.groups.keys()
+    }
+
+    /// All client-metrics subscriptions, by name.
+    pub fn client_metrics_subscriptions(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.dynamic.client_metrics.keys()
+    }
+
+    fn alter_topic(
+        &mut self,
+        name: &str,
+        alteration: &ConfigAlteration,
+        validate_only: bool,
+    ) -> Result<(), ControllerError> {
+        let topic = self.topics.by_name(name).cloned();
+        let current = topic.as_ref().map_or(Overrides::NONE, |topic| &topic.overrides);
+        let overrides = altered(Resource::Topic, current, alteration)?;
+        names::check(name)?;
+        let config = TopicConfig::with_overrides(&self.topic_defaults, &overrides);
+        config.check()?;
+        let topic = topic.ok_or_else(|| ControllerError::UnknownTopic { name: name.to_owned() })?;
+        if !validate_only && overrides != topic.overrides {
+            self.replace_config(Topic { overrides, config, ..Topic::clone(&topic) });
+        }
+        Ok(())
+    }
+
+    fn replace_config(&mut self, topic: Topic) {
+        let topic = self.topics.replace(topic);
+        self.decide(Change::TopicConfig(topic));
+    }
+
+    /// Of one broker, or of all.
+    fn alter_broker(
+        &mut self,
+        broker: Option<NodeId>,
+        alteration: &ConfigAlteration,
+        validate_only: bool,
+    ) -> Result<(), ControllerError> {
+        if let Some(id) = broker.filter(|id| self.brokers.iter().all(|known| known.id != *id)) {
+            return Err(ControllerError::UnknownBroker { id });
+        }
+        for (name, operation) in &alteration.operations {
+            if !matches!(operation, ConfigOperation::Delete) {
+                check_dynamic(name, broker.is_some())?;
+            }
+        }
+        let mut dynamic = self.dynamic.brokers.clone();
+        let mut configs = self.configs.clone();
+        let layer = match broker {
+            Some(id) => dynamic.entry(id).or_default(),
+            None => &mut configs.dynamic_default,
+        };
+        *layer = altered(Resource::Broker, layer, alteration)?;
+        // What a topic inherits is the controller's to say, for all brokers at once. It can hold to what was set for a
+        // broker where that is the only one.
+        if let [only] = self.brokers.as_slice() {
+            configs.dynamic = dynamic.get(&only.id).cloned().unwrap_or_default();
+        }
+        for known in &self.brokers {
+            let own = dynamic.get(&known.id).cloned().unwrap_or_default();
+            let of_node = BrokerConfigs { dynamic: own, ..configs.for_node(known.id) };
+            BrokerSettings::resolve(&of_node).map_err(invalid_request)?;
+        }
+        let settings = BrokerSettings::resolve(&configs).map_err(invalid_request)?;
+        let topic_defaults = TopicConfig::defaults(&configs);
+        topic_defaults.check().map_err(invalid_request)?;
+        if validate_only {
+            return Ok(());
+        }
+        dynamic.retain(|_, overrides| !overrides.is_empty());
+        self.dynamic.brokers = dynamic;
+        self.configs = configs;
+        self.take_on(settings, topic_defaults);
+        Ok(())
+    }
+
+    fn take_on(&mut self, settings: BrokerSettings, topic_defaults: Arc<TopicConfig>) {
+        if settings != *self.settings {
+            self.settings = Arc::new(settings);
+            self.decide(Change::Settings(self.settings.clone()));
+        }
+        if topic_defaults == self.topic_defaults {
+            return;
+        }
+        self.topic_defaults = topic_defaults;
+        let ids: Vec<TopicId> = self.topics.iter().map(|topic| topic.id).collect();
+        for id in ids {
+            let Some(topic) = self.topics.by_id(id) else { continue };
+            let config = TopicConfig::with_overrides(&self.topic_defaults, &topic.overrides);
+            if config != topic.config {
+                self.replace_config(Topic { config, ..Topic::clone(topic) });
+            }
+        }
+    }
+}
+
+/// Whether a running broker can take a new value for this key (`DynamicBrokerConfig.validateConfigs`).
+fn check_dynamic(name: &str, for_one_broker: bool) -> Result<(), ControllerError> {
+    let Some(key) = Resource::Broker.key(name) else {
+        let message = format!("{name} is not a configuration key of a broker");
+        return Err(ControllerError::InvalidBrokerConfig { message });
+    };
+    let needs_listener = key.name.starts_with("ssl.truststore.")
+        || (key.name.starts_with("ssl.key") && key.name != "ssl.keymanager.algorithm");
+    let why = if key.is_read_only() {
+        "can't be changed while the broker runs"
+    } else if FIXED_AT_START.contains(&key.name) {
+        "can't be changed while huld runs, which opens its listeners at the start"
+    } else if needs_listener && name == key.name {
+        "can be changed for a listener alone, as listener.name.<listener>.<key>"
+    } else if key.change == Changeable::PerBroker && name == key.name && !for_one_broker {
+        "can be changed for one broker at a time; name its id"
+    } else {
+        return Ok(());
+    };
+    Err(ControllerError::InvalidBrokerConfig { message: format!("{name} {why}") })
+}
+
+/// What a resource has set after the changes, each value checked by itself.
+fn altered(
+    resource: Resource,
+    current: &Overrides,
+    alteration: &ConfigAlteration,
+) -> Result<Overrides, ControllerError> {
+    let mut overrides = if alteration.replaces { Overrides::default() } else { current.clone() };
+    for (name, operation) in &alteration.operations {
+        let text = match operation {
+            ConfigOperation::Delete => {
+                overrides.remove(name);
+                continue;
+            }
+            ConfigOperation::Set(text) => text.clone(),
+            ConfigOperation::Append(text) | ConfigOperation::Subtract(text) => {
+                let mut items = list_items(resource, &overrides, name)?;
+                let given = text.split(',').filter(|item| !item.is_empty());
+                match operation {
+                    ConfigOperation::Append(_) => {
+                        for item in given {
+                            if !items.iter().any(|known| known == item) {
+                                items.push(item.to_owned());
+                            }
+                        }
+                    }
+                    _ => {
+                        let gone: Vec<&str> = given.collect();
+                        items.retain(|item| !gone.contains(&item.as_str()));
+                    }
+                }
+                items.join(",")
+            }
+        };
+        overrides.set(resource, name, &text).map_err(|error| match resource {
+            Resource::Broker => invalid_request(error),
+            Resource::ClientMetrics if resource.key(name).is_none() => invalid_request(error),
+            _ => error.into(),
+        })?;
+    }
+    if overrides.iter().count() > MAX_CONFIGS_A_RESOURCE {
+        return Err(ControllerError::TooManyConfigs { max: MAX_CONFIGS_A_RESOURCE });
+    }
+    Ok(overrides)
+}
+
+/// The items of a list as they are set, or of its default.
+fn list_items(resource: Resource, overrides: &Overrides, name: &str) -> Result<Vec<String>, ControllerError> {
+    let is_splittable = matches!(resource, Resource::Topic | Resource::Broker);
+    let key = resource.key(name).filter(|key| is_splittable && key.kind == Kind::List);
+    let Some(key) = key else {
+        return Err(ControllerError::InvalidConfig {
+            message: format!("{name} is not a list, so nothing can be added to it or taken from it"),
+        });
+    };
+    let text = overrides.get(name).map(|set| &*set.text).or(key.default).unwrap_or_default();
+    Ok(text.split(',').filter(|item| !item.is_empty()).map(str::to_owned).collect())
+}
+
+fn store(
+    stored: &mut BTreeMap<Arc<str>, Overrides>,
+    name: &str,
+    overrides: Overrides,
+    validate_only: bool,
+) -> Result<(), ControllerError> {
+    if !stored.contains_key(name) && stored.len() >= MAX_CONFIGURED_RESOURCES {
+        return Err(ControllerError::TooManyConfiguredResources { max: MAX_CONFIGURED_RESOURCES });
+    }
+    if validate_only {
+        return Ok(());
+    }
+    if overrides.is_empty() {
+        stored.remove(name);
+    } else {
+        stored.insert(name.into(), overrides);
+    }
+    Ok(())
+}
+
+fn invalid_request(error: super::configs::ConfigError) -> ControllerError {
+    ControllerError::InvalidBrokerConfig { message: error.to_string() }
+}

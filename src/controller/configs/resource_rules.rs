@@ -1,0 +1,188 @@
+//! What must hold of the configs of a group (`GroupConfig.validate`) and of a client-metrics subscription
+//! (`ClientMetricsConfigs.validate`), beyond what each value must be by itself.
+
+use super::broker_settings::BrokerSettings;
+use super::layers::{Overrides, default_value};
+use super::tables::Resource;
+use super::value::{ConfigError, Value};
+
+/// A group's key, the least and the most that the broker's settings allow for it.
+type Bound<'a> = (&'static str, i64, i64, &'a str);
+
+/// Checks what is set for a group against the broker's bounds.
+///
+/// # Errors
+/// [`ConfigError::InvalidValue`] outside of the bounds, [`ConfigError::Conflict`] if a session would not outlast the
+/// time between two heartbeats.
+pub fn check_group(overrides: &Overrides, settings: &BrokerSettings) -> Result<(), ConfigError> {
+    let (consumer, share) = (&settings.consumer_groups, &settings.share_groups);
+    let streams = &settings.streams_groups;
+    let between = |key, least: i32, most: i32, bounds| (key, i64::from(least), i64::from(most), bounds);
+    let bounds: [Bound<'_>; 8] = [
+        between(
+            "consumer.heartbeat.interval.ms",
+            consumer.min_heartbeat_interval_ms,
+            consumer.max_heartbeat_interval_ms,
+            "group.consumer.min.heartbeat.interval.ms and .max",
+        ),
+        between(
+            "consumer.session.timeout.ms",
+            consumer.min_session_timeout_ms,
+            consumer.max_session_timeout_ms,
+            "group.consumer.min.session.timeout.ms and .max",
+        ),
+        between(
+            "share.heartbeat.interval.ms",
+            share.min_heartbeat_interval_ms,
+            share.max_heartbeat_interval_ms,
+            "group.share.min.heartbeat.interval.ms and .max",
+        ),
+        between(
+            "share.session.timeout.ms",
+            share.min_session_timeout_ms,
+            share.max_session_timeout_ms,
+            "group.share.min.session.timeout.ms and .max",
+        ),
+        between(
+            "share.record.lock.duration.ms",
+            share.min_record_lock_duration_ms,
+            share.max_record_lock_duration_ms,
+            "group.share.min.record.lock.duration.ms and .max",
+        ),
+        between(
+            "streams.heartbeat.interval.ms",
+            streams.min_heartbeat_interval_ms,
+            streams.max_heartbeat_interval_ms,
+            "group.streams.min.heartbeat.interval.ms and .max",
+        ),
+        between(
+            "streams.session.timeout.ms",
+            streams.min_session_timeout_ms,
+            streams.max_session_timeout_ms,
+            "group.streams.min.session.timeout.ms and .max",
+        ),
+        between(
+            "streams.num.standby.replicas",
+            0,
+            streams.max_standby_replicas,
+            "0 and group.streams.max.standby.replicas",
+        ),
+    ];
+    for (key, least, most, bounds) in bounds {
+        let set = overrides.get(key).map(|set| &set.value);
+        if let Some(Value::Integer(number)) = set.filter(|_| !in_range(set, least, most)) {
+            return Err(ConfigError::InvalidValue {
+                key: key.to_owned(),
+                value: number.to_string(),
+                allowed: format!("between {least} and {most} ({bounds})"),
+            });
+        }
+    }
+    for kind in [
+        ("consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"),
+        ("share.heartbeat.interval.ms", "share.session.timeout.ms"),
+        ("streams.heartbeat.interval.ms", "streams.session.timeout.ms"),
+    ] {
+        check_session_outlasts_heartbeat(overrides, kind)?;
+    }
+    Ok(())
+}
+
+fn in_range(value: Option<&Value>, least: i64, most: i64) -> bool {
+    matches!(value, Some(Value::Integer(number)) if (least..=most).contains(number))
+}
+
+fn check_session_outlasts_heartbeat(
+    overrides: &Overrides,
+    (heartbeat, session): (&'static str, &'static str),
+) -> Result<(), ConfigError> {
+    let effective = |name: &str| {
+        let set = overrides.get(name).map(|set| set.value.clone());
+        set.or_else(|| Resource::Group.key(name).and_then(default_value))
+    };
+    let is_set = overrides.get(heartbeat).is_some() || overrides.get(session).is_some();
+    match (effective(heartbeat), effective(session)) {
+        (Some(Value::Integer(every)), Some(Value::Integer(after))) if is_set && after <= every => {
+            Err(ConfigError::Conflict {
+                key: session,
+                value: after.to_string(),
+                other: heartbeat,
+                other_value: every.to_string(),
+                rule: "the first must be larger than the second",
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The shortest and the longest time between two pushes of a client's metrics, ms.
+const PUSH_INTERVAL_MS: (i64, i64) = (100, 3_600_000);
+
+/// What a subscription may select clients by.
+const SELECTORS: [&str; 6] = [
+    "client_id",
+    "client_instance_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+];
+
+/// Checks what is set for a client-metrics subscription. (Whether a selector's pattern is a regular expression is not
+/// looked at.)
+///
+/// # Errors
+/// [`ConfigError::InvalidValue`].
+pub fn check_client_metrics(overrides: &Overrides) -> Result<(), ConfigError> {
+    let (least, most) = PUSH_INTERVAL_MS;
+    if let Some(set) = overrides.get("interval.ms").filter(|set| !in_range(Some(&set.value), least, most)) {
+        return Err(ConfigError::InvalidValue {
+            key: "interval.ms".to_owned(),
+            value: set.text.to_string(),
+            allowed: format!("between {least} and {most}"),
+        });
+    }
+    let Some(Value::List(selectors)) = overrides.get("match").map(|set| &set.value) else { return Ok(()) };
+    for selector in selectors {
+        let is_known = selector.split_once('=').is_some_and(|(name, _)| SELECTORS.contains(&name.trim()));
+        if !is_known {
+            return Err(ConfigError::InvalidValue {
+                key: "match".to_owned(),
+                value: selector.clone(),
+                allowed: format!("a list of selector=pattern, where a selector is {}", SELECTORS.join(", ")),
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_stays_within_the_brokers_bounds() {
+        let settings = BrokerSettings::default();
+        let check = |pairs: &[(&str, &str)]| {
+            check_group(&Overrides::parse(Resource::Group, pairs.iter().copied()).unwrap(), &settings)
+        };
+        assert_eq!(check(&[]), Ok(()));
+        assert_eq!(check(&[("consumer.session.timeout.ms", "46000")]), Ok(()));
+        let error = check(&[("consumer.session.timeout.ms", "1")]).unwrap_err();
+        assert!(error.to_string().contains("between 45000 and 60000"), "{error}");
+        assert!(check(&[("streams.num.standby.replicas", "3")]).is_err());
+        let both = [("share.heartbeat.interval.ms", "15000"), ("share.session.timeout.ms", "45000")];
+        assert_eq!(check(&both), Ok(()));
+    }
+
+    #[test]
+    fn a_subscription_selects_by_what_there_is() {
+        let check = |pairs: &[(&str, &str)]| {
+            let set = Overrides::parse(Resource::ClientMetrics, pairs.iter().copied()).unwrap();
+            check_client_metrics(&set).is_ok()
+        };
+        assert!(check(&[("interval.ms", "100"), ("match", "client_id=a.*,client_source_port=9")]));
+        assert!(!check(&[("interval.ms", "99")]) && !check(&[("interval.ms", "3600001")]));
+        assert!(!check(&[("match", "client=a")]) && !check(&[("match", "client_id")]));
+    }
+}
