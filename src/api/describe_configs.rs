@@ -6,8 +6,6 @@
 //!
 //! Not done: BROKER_LOGGER, which is answered with INVALID_REQUEST, since huld's logs have no loggers of that kind.
 
-use std::collections::BTreeSet;
-
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
@@ -37,11 +35,7 @@ impl Api for DescribeConfigs {
 
     fn handle(context: &mut Context<'_>, request: DescribeConfigsRequest) -> Answer<DescribeConfigsResponse> {
         let version = context.caller.version;
-        let mut seen = BTreeSet::new();
-        let resources = request.resources.iter();
-        let once =
-            resources.filter(|resource| seen.insert((resource.resource_type, &resource.resource_name)));
-        let results = once.map(|resource| {
+        let results = request.resources.iter().map(|resource| {
             let result = DescribeConfigsResult::default()
                 .with_resource_type(resource.resource_type)
                 .with_resource_name(resource.resource_name.clone());

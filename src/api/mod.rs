@@ -7,22 +7,34 @@
 //! The table ([`TABLE`]) is declared once, by the `apis!` call in this file. Dispatch, the ApiVersions answer, names
 //! in logs and metrics, the README's table and the sweep tests come from it.
 
+mod alter_client_quotas;
 mod alter_configs;
+mod alter_partition_reassignments;
+mod alter_replica_log_dirs;
+mod alter_user_scram_credentials;
 mod api_versions;
 mod authorized_operations;
 mod by_topic;
 mod config_alterations;
 mod config_resources;
 mod context;
+mod create_acls;
 mod create_partitions;
 mod create_topics;
+mod delete_acls;
 mod delete_groups;
 mod delete_records;
 mod delete_topics;
+mod describe_acls;
+mod describe_client_quotas;
 mod describe_cluster;
 mod describe_configs;
 mod describe_groups;
+mod describe_log_dirs;
+mod describe_producers;
 mod describe_topic_partitions;
+mod describe_user_scram_credentials;
+mod elect_leaders;
 mod encode;
 mod fetch;
 mod find_coordinator;
@@ -35,6 +47,8 @@ mod leave_group;
 mod list_config_resources;
 mod list_groups;
 mod list_offsets;
+mod list_partition_reassignments;
+mod log_dir;
 mod metadata;
 mod names;
 mod offset_commit;
@@ -46,6 +60,8 @@ mod prepare;
 mod produce;
 mod sync_group;
 mod topic_changes;
+mod unregister_broker;
+mod update_features;
 mod waits;
 
 use std::ops::RangeInclusive;
@@ -60,6 +76,9 @@ pub(crate) use fetch::FetchSessions;
 pub use prepare::{PrepareLimits, Prepared, Preparer, Refusal};
 pub use waits::Kind;
 pub(crate) use waits::{Key, NOBODY, Wait};
+
+/// What requests about access control are told.
+const NO_AUTHORIZER: &str = "There is no authorizer here.";
 
 /// What an API's handler makes of a request.
 #[derive(Debug)]
@@ -214,9 +233,9 @@ apis! {
     Fetch = fetch::Fetch,
     ListOffsets = list_offsets::ListOffsets,
     Metadata = metadata::Metadata,
-    FindCoordinator = find_coordinator::FindCoordinator,
     OffsetCommit = offset_commit::OffsetCommit,
     OffsetFetch = offset_fetch::OffsetFetch,
+    FindCoordinator = find_coordinator::FindCoordinator,
     JoinGroup = join_group::JoinGroup,
     Heartbeat = heartbeat::Heartbeat,
     LeaveGroup = leave_group::LeaveGroup,
@@ -229,13 +248,28 @@ apis! {
     DeleteRecords = delete_records::DeleteRecords,
     InitProducerId = init_producer_id::InitProducerId,
     OffsetForLeaderEpoch = offset_for_leader_epoch::OffsetForLeaderEpoch,
+    DescribeAcls = describe_acls::DescribeAcls,
+    CreateAcls = create_acls::CreateAcls,
+    DeleteAcls = delete_acls::DeleteAcls,
     DescribeConfigs = describe_configs::DescribeConfigs,
     AlterConfigs = alter_configs::AlterConfigs,
+    AlterReplicaLogDirs = alter_replica_log_dirs::AlterReplicaLogDirs,
+    DescribeLogDirs = describe_log_dirs::DescribeLogDirs,
     CreatePartitions = create_partitions::CreatePartitions,
     DeleteGroups = delete_groups::DeleteGroups,
+    ElectLeaders = elect_leaders::ElectLeaders,
     IncrementalAlterConfigs = incremental_alter_configs::IncrementalAlterConfigs,
+    AlterPartitionReassignments = alter_partition_reassignments::AlterPartitionReassignments,
+    ListPartitionReassignments = list_partition_reassignments::ListPartitionReassignments,
     OffsetDelete = offset_delete::OffsetDelete,
+    DescribeClientQuotas = describe_client_quotas::DescribeClientQuotas,
+    AlterClientQuotas = alter_client_quotas::AlterClientQuotas,
+    DescribeUserScramCredentials = describe_user_scram_credentials::DescribeUserScramCredentials,
+    AlterUserScramCredentials = alter_user_scram_credentials::AlterUserScramCredentials,
+    UpdateFeatures = update_features::UpdateFeatures,
     DescribeCluster = describe_cluster::DescribeCluster,
+    DescribeProducers = describe_producers::DescribeProducers,
+    UnregisterBroker = unregister_broker::UnregisterBroker,
     ListConfigResources = list_config_resources::ListConfigResources,
     DescribeTopicPartitions = describe_topic_partitions::DescribeTopicPartitions,
 }

@@ -41,6 +41,16 @@ pub enum ControllerError {
     UnknownBroker { id: crate::base::NodeId },
     #[error("Topic '{name}' does not exist.")]
     UnknownTopic { name: String },
+    #[error("Topic '{topic}' has no partition {index}.")]
+    UnknownPartition { topic: String, index: i32 },
+    #[error("The partition is led as it should be.")]
+    ElectionNotNeeded,
+    #[error("The preferred leader can't lead now.")]
+    PreferredLeaderNotAvailable,
+    #[error("No broker could lead now.")]
+    NoEligibleLeader,
+    #[error("The partition is not being moved.")]
+    NoReassignmentInProgress,
     #[error("No topic has the id {id}.")]
     UnknownTopicId { id: crate::base::TopicId },
     #[error("Topic currently has {current} partitions, which is higher than the requested {requested}.")]
@@ -83,7 +93,11 @@ impl ControllerError {
                 ErrorCode::InvalidReplicaAssignment
             }
             Self::InvalidConfig { .. } | Self::TooManyConfigs { .. } => ErrorCode::InvalidConfig,
-            Self::UnknownTopic { .. } => ErrorCode::UnknownTopicOrPartition,
+            Self::UnknownTopic { .. } | Self::UnknownPartition { .. } => ErrorCode::UnknownTopicOrPartition,
+            Self::ElectionNotNeeded => ErrorCode::ElectionNotNeeded,
+            Self::PreferredLeaderNotAvailable => ErrorCode::PreferredLeaderNotAvailable,
+            Self::NoEligibleLeader => ErrorCode::EligibleLeadersNotAvailable,
+            Self::NoReassignmentInProgress => ErrorCode::NoReassignmentInProgress,
             Self::UnknownTopicId { .. } => ErrorCode::UnknownTopicId,
         }
     }

@@ -6,8 +6,11 @@ pub mod configs;
 pub mod names;
 
 mod alter_configs;
+mod client_quotas;
 mod error;
+mod leadership;
 mod placement;
+mod scram_credentials;
 mod topics;
 
 use std::sync::Arc;
@@ -23,7 +26,14 @@ use crate::base::entropy::Entropy;
 pub use alter_configs::{
     ConfigAlteration, ConfigOperation, ConfigTarget, MAX_CONFIGS_A_RESOURCE, MAX_CONFIGURED_RESOURCES,
 };
+pub use client_quotas::{
+    ClientQuotas, MAX_QUOTA_ENTITIES, QuotaEntity, QuotaError, QuotaMatch, QuotaOperation,
+    is_entity_kind as is_quota_entity_kind,
+};
 pub use error::ControllerError;
+pub use scram_credentials::{
+    MAX_SCRAM_CREDENTIALS, ScramCredential, ScramCredentials, ScramError, ScramMechanism,
+};
 pub use topics::{MAX_PARTITIONS_A_REQUEST, NewPartitions, NewTopic, Partition, Topic, Topics};
 
 /// The config that a cluster starts with as one of its own.
@@ -84,6 +94,8 @@ pub struct Controller {
     /// How many changes each broker has applied, in the order of `brokers`.
     applied: Vec<u64>,
     topics: Topics,
+    client_quotas: ClientQuotas,
+    scram_credentials: ScramCredentials,
     /// Producer ids below this one have been given out.
     next_producer_id: i64,
     topic_id_entropy: Entropy,
@@ -123,6 +135,8 @@ impl Controller {
             applied: vec![0; brokers.len()],
             brokers,
             topics: Topics::default(),
+            client_quotas: ClientQuotas::default(),
+            scram_credentials: ScramCredentials::default(),
             next_producer_id: 0,
             topic_id_entropy: entropy.stream("topic ids"),
             placement_entropy: entropy.stream("placement"),
@@ -154,6 +168,26 @@ impl Controller {
     /// All topics.
     pub fn topics(&self) -> &Topics {
         &self.topics
+    }
+
+    /// Clients' quotas.
+    pub fn client_quotas(&self) -> &ClientQuotas {
+        &self.client_quotas
+    }
+
+    /// Clients' quotas, to be changed.
+    pub fn client_quotas_mut(&mut self) -> &mut ClientQuotas {
+        &mut self.client_quotas
+    }
+
+    /// Users' credentials.
+    pub fn scram_credentials(&self) -> &ScramCredentials {
+        &self.scram_credentials
+    }
+
+    /// Users' credentials, to be changed.
+    pub fn scram_credentials_mut(&mut self) -> &mut ScramCredentials {
+        &mut self.scram_credentials
     }
 
     /// The broker that stands in for the controller where clients are shown one: the first that lives.

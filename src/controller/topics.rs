@@ -356,7 +356,11 @@ impl Controller {
         Ok(assignment)
     }
 
-    fn check_replicas(&self, replicas: &[NodeId], factor: Option<usize>) -> Result<(), ControllerError> {
+    pub(super) fn check_replicas(
+        &self,
+        replicas: &[NodeId],
+        factor: Option<usize>,
+    ) -> Result<(), ControllerError> {
         if replicas.is_empty() {
             return Err(invalid_assignment("a partition has no replicas.".to_owned()));
         }

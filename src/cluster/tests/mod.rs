@@ -2,6 +2,7 @@
 //! bytes and all.
 
 mod answers;
+mod admin;
 mod configs;
 mod coordinators;
 mod fetching;
