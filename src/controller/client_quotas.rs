@@ -1,7 +1,7 @@
 //! Clients' quotas: stored and listed, not enforced (Kafka's `ClientQuotaControlManager`, KIP-546).
 
+use core::net::IpAddr;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 /// The most entities that may have quotas (ours).
 pub const MAX_QUOTA_ENTITIES: usize = 100_000;

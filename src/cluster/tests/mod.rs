@@ -1,8 +1,8 @@
 //! A cluster and clients in one thread, with the clock as a value: requests go through the same steps as over a socket,
 //! bytes and all.
 
-mod answers;
 mod admin;
+mod answers;
 mod configs;
 mod coordinators;
 mod fetching;

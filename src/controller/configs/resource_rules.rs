@@ -6,8 +6,8 @@ use super::layers::{Overrides, default_value};
 use super::tables::Resource;
 use super::value::{ConfigError, Value};
 
-/// A group's key, the least and the most that the broker's settings allow for it.
-type Bound<'a> = (&'static str, i64, i64, &'a str);
+/// A group's key, the least and the most that the broker's settings allow for it, and where that is set.
+type Bound = (&'static str, i64, i64, &'static str);
 
 /// Checks what is set for a group against the broker's bounds.
 ///
@@ -15,10 +15,31 @@ type Bound<'a> = (&'static str, i64, i64, &'a str);
 /// [`ConfigError::InvalidValue`] outside of the bounds, [`ConfigError::Conflict`] if a session would not outlast the
 /// time between two heartbeats.
 pub fn check_group(overrides: &Overrides, settings: &BrokerSettings) -> Result<(), ConfigError> {
+    for (key, least, most, bounds) in group_bounds(settings) {
+        let set = overrides.get(key).map(|set| &set.value);
+        if let Some(Value::Integer(number)) = set.filter(|_| !in_range(set, least, most)) {
+            return Err(ConfigError::InvalidValue {
+                key: key.to_owned(),
+                value: number.to_string(),
+                allowed: format!("between {least} and {most} ({bounds})"),
+            });
+        }
+    }
+    for kind in [
+        ("consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"),
+        ("share.heartbeat.interval.ms", "share.session.timeout.ms"),
+        ("streams.heartbeat.interval.ms", "streams.session.timeout.ms"),
+    ] {
+        check_session_outlasts_heartbeat(overrides, kind)?;
+    }
+    Ok(())
+}
+
+fn group_bounds(settings: &BrokerSettings) -> [Bound; 8] {
     let (consumer, share) = (&settings.consumer_groups, &settings.share_groups);
     let streams = &settings.streams_groups;
-    let between = |key, least: i32, most: i32, bounds| (key, i64::from(least), i64::from(most), bounds);
-    let bounds: [Bound<'_>; 8] = [
+    let between = |key, least: i32, most: i32, set_by| (key, i64::from(least), i64::from(most), set_by);
+    [
         between(
             "consumer.heartbeat.interval.ms",
             consumer.min_heartbeat_interval_ms,
@@ -67,25 +88,7 @@ pub fn check_group(overrides: &Overrides, settings: &BrokerSettings) -> Result<(
             streams.max_standby_replicas,
             "0 and group.streams.max.standby.replicas",
         ),
-    ];
-    for (key, least, most, bounds) in bounds {
-        let set = overrides.get(key).map(|set| &set.value);
-        if let Some(Value::Integer(number)) = set.filter(|_| !in_range(set, least, most)) {
-            return Err(ConfigError::InvalidValue {
-                key: key.to_owned(),
-                value: number.to_string(),
-                allowed: format!("between {least} and {most} ({bounds})"),
-            });
-        }
-    }
-    for kind in [
-        ("consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"),
-        ("share.heartbeat.interval.ms", "share.session.timeout.ms"),
-        ("streams.heartbeat.interval.ms", "streams.session.timeout.ms"),
-    ] {
-        check_session_outlasts_heartbeat(overrides, kind)?;
-    }
-    Ok(())
+    ]
 }
 
 fn in_range(value: Option<&Value>, least: i64, most: i64) -> bool {
