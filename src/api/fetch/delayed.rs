@@ -72,11 +72,17 @@ impl FetchWait {
         };
         let mut rows: Vec<SessionRow<'_>> = Vec::with_capacity(targets.len());
         rows.extend(read.rows.into_iter().map(|read| row(read.target, read.reply)));
-        let unreadable = targets.iter().enumerate().filter_map(|(at, target)| {
-            let error = target.partition.err()?;
-            Some(row(at, PartitionReply::refused(target.key.index, error)))
-        });
-        rows.extend(unreadable);
+        // What can't be read comes last: ids that nobody knows, then partitions that aren't there, as a consumer of
+        // Kafka's sees them.
+        for unknown_id in [true, false] {
+            rows.extend(targets.iter().enumerate().filter_map(|(at, target)| {
+                let error = target
+                    .partition
+                    .err()
+                    .filter(|error| unknown_id == (*error == ErrorCode::UnknownTopicId))?;
+                Some(row(at, PartitionReply::refused(target.key.index, error)))
+            }));
+        }
         let mut endpoints = Vec::new();
         if self.version >= 16 {
             for row in &mut rows {

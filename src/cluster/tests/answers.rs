@@ -199,6 +199,25 @@ fn an_unknown_partition_has_no_aborted_transactions_rather_than_none() {
 }
 
 #[test]
+fn what_cannot_be_read_comes_last_and_unknown_ids_before_unknown_partitions() {
+    let mut world = World::new();
+    world.create_topic("t", 1, &[]);
+    let client = world.connect();
+    let id: Uuid = world.cluster.controller().topics().by_name("t").unwrap().id.into();
+    let wanted = |id, index| {
+        let mut topic = fetch("", index, 0).topics.remove(0);
+        topic.topic_id = id;
+        topic
+    };
+    let topics = vec![wanted(id, 9), wanted(Uuid::from_u128(5), 0), wanted(id, 0)];
+    let response = world.ask(client, 18, &fetch("", 0, 0).with_max_wait_ms(0).with_topics(topics));
+    let rows = response.responses.iter().flat_map(|topic| &topic.partitions);
+    let codes: Vec<i16> = rows.map(|row| row.error_code).collect();
+    let expected = [ErrorCode::None, ErrorCode::UnknownTopicId, ErrorCode::UnknownTopicOrPartition];
+    assert_eq!(codes, expected.map(ErrorCode::code));
+}
+
+#[test]
 fn a_negative_leader_epoch_is_none_to_fetch_and_old_to_list_offsets() {
     let mut world = World::new();
     world.create_topic("t", 1, &[]);
