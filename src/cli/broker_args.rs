@@ -44,9 +44,6 @@ pub(super) struct BrokerArgs {
     /// How log lines are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(super) log_format: LogFormat,
-    /// Threads that serve connections
-    #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
-    workers: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -85,7 +82,7 @@ impl BrokerArgs {
         let topics = self.topic.iter().map(|text| parse_topic(text)).collect::<Result<_, _>>()?;
         let defaults = BrokerOptions::default();
         let seed = self.seed.unwrap_or(defaults.seed);
-        Ok((BrokerOptions { configs, listeners, topics, seed, workers: self.workers, ..defaults }, warnings))
+        Ok((BrokerOptions { configs, listeners, topics, seed, ..defaults }, warnings))
     }
 
     fn settings(&self) -> Result<Settings, Failure> {
@@ -207,7 +204,6 @@ mod tests {
             seed: None,
             brokers: 1,
             log_format: LogFormat::Text,
-            workers: 1,
         };
         let names = |listen: &[&str]| {
             let listeners = args(listen).listeners().ok()??;

@@ -31,7 +31,7 @@ pub(super) fn run(
     let options = BrokerOptions { give_back_memory, ..options };
     logging::start(args.log_format, &warnings);
     serve::raise_open_files();
-    let runtime = Server::runtime(&options).map_err(Failure::start)?;
+    let runtime = Server::runtime().map_err(Failure::start)?;
     runtime.block_on(async {
         // From here on signals are for the command.
         let mut signals = Forwarded::new().map_err(Failure::start)?;

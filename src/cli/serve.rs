@@ -15,7 +15,7 @@ pub(super) fn run(args: &BrokerArgs, give_back_memory: fn()) -> Result<ExitCode,
     logging::start(args.log_format, &warnings);
     raise_open_files();
     // Never dropped: what is left when the process ends is the system's to take back, which is quicker at it.
-    let runtime = ManuallyDrop::new(Server::runtime(&options).map_err(Failure::start)?);
+    let runtime = ManuallyDrop::new(Server::runtime().map_err(Failure::start)?);
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).map_err(Failure::start)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::start)?;

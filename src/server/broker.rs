@@ -84,7 +84,7 @@ fn run(
     stopped: oneshot::Receiver<()>,
 ) {
     let serve = || {
-        let runtime = Server::runtime(&options)?;
+        let runtime = Server::runtime()?;
         let server = {
             let _context = runtime.enter();
             Server::bind(options)?

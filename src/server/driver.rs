@@ -4,16 +4,14 @@
 //! that can be answered at once costs no wake-up. Replies for others go to their mailboxes. The lock is never held
 //! over an await, and what is woken is woken after it is let go.
 //!
-//! Other ways were tried on two cores shared with the client, all in one binary, four rounds in turn; broker's CPU
-//! time as a multiple of this one's with one thread (least disturbed rounds):
+//! All connections are served by one thread. Other ways were tried, on two cores shared with the client, all in one
+//! binary, four rounds in turn; the broker's CPU time as a multiple of this way's (least disturbed rounds):
 //!
 //! | | 1 produce in flight | 4 × 5 produces of 16 KiB | 1 record wakes 1,000 fetches |
 //! |---|---|---|---|
-//! | this, two threads | 1.0–2.0 | 1.2 | 1.3 |
+//! | two threads that serve connections and share the lock | 1.0–2.0 | 1.2 | 1.3 |
 //! | a task that owns the cluster, fed by a channel | 1.1 | 1.3 | 1.2 |
 //! | a thread that owns the cluster, fed by a channel | 1.9 | 1.5 | 1.3 |
-//!
-//! So one thread is the default.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -60,19 +60,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// The runtime that a broker with these options wants.
+    /// The runtime that a broker wants: one thread, which costs the least for each request (the module `driver` has the figures).
     ///
     /// # Errors
-    /// If the system refuses threads or polling.
-    pub fn runtime(options: &BrokerOptions) -> Result<Runtime, StartError> {
-        let mut builder = match options.workers {
-            0 | 1 => Builder::new_current_thread(),
-            workers => {
-                let mut builder = Builder::new_multi_thread();
-                builder.worker_threads(workers);
-                builder
-            }
-        };
+    /// If the system refuses timers or polling.
+    pub fn runtime() -> Result<Runtime, StartError> {
+        let mut builder = Builder::new_current_thread();
         builder.enable_all().build().map_err(|source| StartError::Runtime { source })
     }
 

@@ -29,8 +29,6 @@ pub struct BrokerOptions {
     pub topics: Vec<NewTopic>,
     /// Decides every random draw. Default: another one each time.
     pub seed: u64,
-    /// Threads that serve connections. Default 1, which costs the least for each request.
-    pub workers: usize,
     /// Has the allocator give free memory back to the system; called after many connections have closed. Default:
     /// nothing, since that is the whole process's business.
     pub give_back_memory: fn(),
@@ -43,7 +41,6 @@ impl Default for BrokerOptions {
             listeners: Some(vec![localhost(0)]),
             topics: Vec::new(),
             seed: random_seed(),
-            workers: 1,
             give_back_memory: || {},
         }
     }

@@ -219,8 +219,8 @@ fn a_port_in_use_is_an_error() {
 }
 
 #[test]
-fn several_workers_serve_as_well() {
-    let broker = Broker::start(BrokerOptions { workers: 3, ..BrokerOptions::default() }).unwrap();
+fn many_connections_are_served_in_turn() {
+    let broker = start(&[]);
     let mut streams: Vec<TcpStream> = (0..20).map(|_| connect(broker.address())).collect();
     for round in 0..20 {
         streams.iter_mut().for_each(|stream| assert_alive(stream, round));
@@ -345,7 +345,7 @@ fn advertised(address: SocketAddr) -> (String, u16) {
 fn each_client_is_told_the_address_that_it_came_to() {
     let listeners = ["[::]:0", "A://127.0.0.1:0", "B://:0"].map(|text| parse_listener(text).unwrap());
     let options = BrokerOptions { listeners: Some(listeners.to_vec()), ..BrokerOptions::default() };
-    let runtime = Server::runtime(&options).unwrap();
+    let runtime = Server::runtime().unwrap();
     let server = {
         let _context = runtime.enter();
         Server::bind(options).unwrap()
