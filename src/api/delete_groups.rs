@@ -33,12 +33,7 @@ impl Api for DeleteGroups {
         for name in names {
             let group: Arc<str> = name.as_str().into();
             let (coordinators, mut storage) = context.parts.coordinators();
-            let outcome = if group.is_empty() {
-                Err(ErrorCode::InvalidGroupId)
-            } else {
-                coordinators.delete_group(&mut storage, &group)
-            };
-            let error = match outcome {
+            let error = match coordinators.delete_group(&mut storage, &group) {
                 Ok(ticket) => {
                     tickets.push((ticket, results.len()));
                     ErrorCode::None

@@ -1,8 +1,9 @@
 //! DescribeGroups (15), versions 0–6: classic groups and their members.
 //!
-//! A group that isn't there is Dead without an error up to v5, and GROUP_ID_NOT_FOUND from v6 on (KIP-1043). Protocol,
-//! subscriptions and assignments are told of stable groups alone. Versions: 3 has what the client may do (KIP-430); 4
-//! static members (KIP-345).
+//! A group that isn't there is Dead without an error up to v5, and GROUP_ID_NOT_FOUND from v6 on (KIP-1043); the empty
+//! name is one as any other. Protocol and subscriptions are told of stable groups alone, while a member's last assignment
+//! is told at any time. Versions: 3 has what the client may do (KIP-430), unless there is an error; 4 static members
+//! (KIP-345).
 
 use kafka_protocol::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
 use kafka_protocol::messages::{ApiKey, DescribeGroupsRequest, DescribeGroupsResponse, GroupId};
@@ -29,14 +30,14 @@ impl Api for DescribeGroups {
         let rows = request.groups.iter().map(|id| {
             let operations =
                 authorized_operations::on_group(version >= 3 && request.include_authorized_operations);
-            match context.parts.broker.coordinators.groups_for(id) {
-                _ if id.is_empty() => failed(id, ErrorCode::InvalidGroupId),
+            let row = match context.parts.broker.coordinators.groups_for(id) {
                 Err(error) => failed(id, error),
                 Ok(groups) => match groups.classic(id).filter(|group| group.state() != ClassicState::Dead) {
-                    Some(group) => row(group, version).with_authorized_operations(operations),
-                    None => missing(id, version).with_authorized_operations(operations),
+                    Some(group) => row(group, version),
+                    None => missing(id, version),
                 },
-            }
+            };
+            if row.error_code == 0 { row.with_authorized_operations(operations) } else { row }
         });
         Answer::Ready(DescribeGroupsResponse::default().with_groups(rows.collect()))
     }
@@ -54,7 +55,8 @@ fn missing(id: &GroupId, version: i16) -> DescribedGroup {
     let row = DescribedGroup::default()
         .with_group_id(id.clone())
         .with_group_state(names::text(ClassicState::Dead.name()))
-        .with_error_message(None);
+        .with_error_message(None)
+        .with_authorized_operations(authorized_operations::NOT_REQUESTED);
     if version < 6 {
         return row;
     }
@@ -69,16 +71,14 @@ fn row(group: &ClassicGroup, version: i16) -> DescribedGroup {
         let row = DescribedGroupMember::default()
             .with_member_id(names::text(&*member.id))
             .with_client_id(names::text(&*member.client_id))
-            .with_client_host(names::text(&*member.client_host));
+            .with_client_host(names::text(&*member.client_host))
+            .with_member_assignment(member.assignment.clone());
         let row = if version >= 4 {
             row.with_group_instance_id(member.instance_id.as_deref().map(names::text))
         } else {
             row
         };
-        if !stable {
-            return row;
-        }
-        row.with_member_metadata(member.metadata(protocol)).with_member_assignment(member.assignment.clone())
+        if stable { row.with_member_metadata(member.metadata(protocol)) } else { row }
     });
     DescribedGroup::default()
         .with_group_id(GroupId(names::text(&*group.id)))

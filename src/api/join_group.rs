@@ -2,8 +2,10 @@
 //!
 //! Versions: 1 has a rebalance timeout of its own (KIP-62; before, the session timeout stands for it); 4 tells a new
 //! member its id first (KIP-394); 5 has static members (KIP-345); 7 tells the protocol type (KIP-559); 8 a reason
-//! (KIP-800); 9 lets a leader skip the assignment (KIP-814).
+//! (KIP-800); 9 lets a leader skip the assignment (KIP-814). Of a protocol that is named twice the first counts; Kafka
+//! never answers some of these.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
@@ -24,7 +26,9 @@ impl Api for JoinGroup {
     type Request = JoinGroupRequest;
     type Response = JoinGroupResponse;
 
-    fn prepare(wire: JoinGroupRequest, _: &Preparation) -> Result<JoinGroupRequest, Refusal> {
+    fn prepare(mut wire: JoinGroupRequest, _: &Preparation) -> Result<JoinGroupRequest, Refusal> {
+        let mut names = BTreeSet::new();
+        wire.protocols.retain(|protocol| names.insert(protocol.name.clone()));
         Ok(wire)
     }
 

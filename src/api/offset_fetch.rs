@@ -12,7 +12,6 @@ use kafka_protocol::messages::offset_fetch_response::{
 use kafka_protocol::messages::{ApiKey, GroupId, OffsetFetchRequest, OffsetFetchResponse, TopicName};
 
 use super::{Answer, Api, Context, Refusal, names, prepare::Preparation};
-use crate::base::ErrorCode;
 use crate::coordinator::groups::GroupOffsets;
 use crate::coordinator::records::CommittedOffset;
 
@@ -72,12 +71,7 @@ impl Api for OffsetFetch {
 
 fn fetch(context: &Context<'_>, asked: &OffsetFetchRequestGroup) -> OffsetFetchResponseGroup {
     let response = OffsetFetchResponseGroup::default().with_group_id(GroupId(asked.group_id.0.clone()));
-    let groups = if asked.group_id.is_empty() {
-        Err(ErrorCode::InvalidGroupId)
-    } else {
-        context.parts.broker.coordinators.groups_for(&asked.group_id)
-    };
-    let groups = match groups {
+    let groups = match context.parts.broker.coordinators.groups_for(&asked.group_id) {
         Ok(groups) => groups,
         Err(error) => {
             let topics = asked.topics.iter().flatten().filter(|_| context.caller.version < 2);

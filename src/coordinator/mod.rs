@@ -16,12 +16,12 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::base::entropy::Entropy;
-use crate::base::{ErrorCode, Instant, Now, PartitionKey};
+use crate::base::{ErrorCode, Instant, Now, PartitionKey, WallTime};
 use crate::controller::configs::BrokerSettings;
 use crate::log::ChunkPool;
 use crate::replica::Replicas;
 use crate::wire::batch::{BatchView, Codec, HEADER_LEN};
-use crate::wire::compression::decompress;
+use crate::wire::compression::{CompressError, decompress};
 use crate::wire::records::{BatchBuilder, BatchHeader, RecordIter};
 use groups::{
     Commit, Effects, GroupReply, Groups, Join, JoinReply, Leaver, OnCommit, Outcome, Sync, SyncReply,
@@ -126,10 +126,14 @@ pub struct Coordinators {
     written: Vec<PartitionKey>,
 }
 
+/// Java's `String.hashCode`.
+fn java_hash(text: &str) -> i32 {
+    text.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
+}
+
 /// The partition of `__consumer_offsets` that a group belongs to: Java's hash of its name.
 pub fn partition_for(group: &str, partitions: i32) -> i32 {
-    let hash =
-        group.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
+    let hash = java_hash(group);
     let positive = if hash == i32::MIN { 0 } else { hash.abs() };
     positive % partitions.max(1)
 }
@@ -337,9 +341,7 @@ impl Coordinators {
         for index in indexes {
             let Some(shard) = self.shards.get(&index) else { continue };
             let records = shard.groups.clean_up(retention_ms, &is_topic, now.wall);
-            if !records.is_empty() {
-                self.write(storage, index, Write { records, then: OnCommit::Nothing });
-            }
+            self.write_in_parts(storage, index, records);
         }
     }
 
@@ -349,9 +351,27 @@ impl Coordinators {
         for index in indexes {
             let records =
                 self.shards.get(&index).map(|shard| shard.groups.offsets_of_topic(topic)).unwrap_or_default();
-            if !records.is_empty() {
+            self.write_in_parts(storage, index, records);
+        }
+    }
+
+    /// Writes records that need not stand or fall together, in batches that the log takes.
+    fn write_in_parts(&mut self, storage: &mut Storage<'_>, index: i32, records: Vec<Record>) {
+        /// A key is 64 KiB at most, and a part is closed by the key that reaches this.
+        const PART_BYTES: usize = 512 << 10;
+        let mut part = Vec::new();
+        let mut bytes = 0;
+        for record in records {
+            bytes += record.key_bytes();
+            part.push(record);
+            if bytes >= PART_BYTES {
+                let records = std::mem::take(&mut part);
                 self.write(storage, index, Write { records, then: OnCommit::Nothing });
+                bytes = 0;
             }
+        }
+        if !part.is_empty() {
+            self.write(storage, index, Write { records: part, then: OnCommit::Nothing });
         }
     }
 
@@ -448,7 +468,7 @@ impl Coordinators {
             OnCommit::Assign { group, generation, assignments } => {
                 debug_assert_eq!(partition_for(&group, self.settings.partitions), index);
                 let followed = self.run(storage, &group, |groups, effects| {
-                    let assignments = written.map(|()| assignments.as_slice());
+                    let assignments = written.map(|()| &assignments);
                     groups.assigned(&group, generation, assignments, effects);
                     Ok(())
                 });
@@ -477,12 +497,7 @@ impl Coordinators {
 /// # Errors
 /// As the coordinator answers what its log refuses.
 fn append(storage: &mut Storage<'_>, key: PartitionKey, records: &[Record]) -> Result<i64, ErrorCode> {
-    let mut builder = BatchBuilder::new(BatchHeader::default());
-    for record in records {
-        let (record_key, value) = record.encode();
-        builder.push(storage.now.wall.as_millis(), Some(&record_key), value.as_deref(), std::iter::empty());
-    }
-    let batch = builder.build().map_err(|_| ErrorCode::UnknownServerError)?;
+    let batch = batch(records, storage.now.wall).map_err(|_| ErrorCode::UnknownServerError)?;
     let appended = storage.replicas.append(key, storage.pool, &batch, storage.now);
     match appended.ok_or(ErrorCode::NotCoordinator)? {
         Ok((appended, _)) => Ok(appended.last_offset + 1),
@@ -492,6 +507,16 @@ fn append(storage: &mut Storage<'_>, key: PartitionKey, records: &[Record]) -> R
             _ => ErrorCode::CoordinatorNotAvailable,
         }),
     }
+}
+
+/// A batch as Kafka's coordinator writes it: its producer has no id, but a sequence.
+fn batch(records: &[Record], now: WallTime) -> Result<bytes::Bytes, CompressError> {
+    let mut builder = BatchBuilder::new(BatchHeader { base_sequence: 0, ..BatchHeader::default() });
+    for record in records {
+        let (key, value) = record.encode();
+        builder.push(now.as_millis(), Some(&key), value.as_deref(), std::iter::empty());
+    }
+    builder.build()
 }
 
 /// The records of a stored batch that are ours.
@@ -510,7 +535,39 @@ fn read(view: BatchView<'_>, bytes: &[u8]) -> Vec<Record> {
 
 #[cfg(test)]
 mod tests {
-    use super::partition_for;
+    use super::*;
+
+    /// What Apache Kafka wrote, a batch a line: partition, hexadecimal bytes.
+    const FROM_KAFKA: &str = include_str!("../../fixtures/consumer_offsets/batches.txt");
+
+    #[test]
+    fn batches_are_byte_for_byte_what_kafka_writes() {
+        let mut kinds = [0; 4];
+        for line in FROM_KAFKA.lines() {
+            let hex = line.split_once(' ').unwrap().1;
+            let theirs: Vec<u8> = (0..hex.len())
+                .step_by(2)
+                .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+                .collect();
+            let view = BatchView::new(&theirs).unwrap();
+            let records = read(view, &theirs);
+            assert_eq!(records.len(), view.count() as usize, "every record is understood: {line}");
+            for record in &records {
+                kinds[match record {
+                    Record::Offset { value: Some(_), .. } => 0,
+                    Record::Offset { value: None, .. } => 1,
+                    Record::ClassicGroup { value: Some(_), .. } => 2,
+                    Record::ClassicGroup { value: None, .. } => 3,
+                }] += 1;
+            }
+            let mut ours = batch(&records, WallTime(view.max_timestamp())).unwrap().to_vec();
+            // The log stamps offset and epoch when it appends.
+            ours[..8].copy_from_slice(&theirs[..8]);
+            ours[12..16].copy_from_slice(&theirs[12..16]);
+            assert_eq!(ours, theirs, "{line}");
+        }
+        assert!(kinds.iter().all(|count| *count > 0), "{kinds:?}");
+    }
 
     #[test]
     fn groups_belong_where_kafka_puts_them() {

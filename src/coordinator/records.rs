@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! offset commit  key 1: group string | topic string | partition 4
+//!                value 4: offset 8 | leader epoch 4 | metadata compact string | commit timestamp 8 | tags
 //!                value 3: offset 8 | leader epoch 4 | metadata string | commit timestamp 8
 //!                value 1: offset 8 | metadata string | commit timestamp 8 | expire timestamp 8
 //! classic group  key 2: group string
@@ -11,7 +12,9 @@
 //!                member: id string | instance string? | client id string | host string | rebalance timeout 4
 //!                        | session timeout 4 | subscription bytes | assignment bytes
 //! ```
-//! Strings have 16-bit lengths, bytes 32-bit ones, −1 for null. A null value deletes what the key names.
+//! Strings have 16-bit lengths, bytes 32-bit ones, −1 for null; a compact string has its length plus 1 as a varint, and
+//! tags are a varint count of (number, length, bytes). A null value deletes what the key names. Written are value 4, value 1
+//! where an old client says how long an offset is kept, and a group's value 3, as Apache Kafka 4.1 does.
 
 use std::sync::Arc;
 
@@ -95,6 +98,8 @@ pub struct ClassicMemberValue {
 
 const OFFSET_COMMIT: i16 = 1;
 const CLASSIC_GROUP: i16 = 2;
+/// The first version of an offset's value with tags.
+const FLEXIBLE_OFFSET: i16 = 4;
 
 impl Record {
     /// Key and value as they go into the log.
@@ -113,6 +118,16 @@ impl Record {
                 put_string(&mut key, group);
                 (key.freeze(), value.as_ref().map(ClassicGroupValue::encode))
             }
+        }
+    }
+
+    /// About how much the record's key takes in the log, bytes.
+    pub fn key_bytes(&self) -> usize {
+        /// Of the record around it.
+        const OVERHEAD: usize = 32;
+        match self {
+            Record::Offset { group, topic, .. } => OVERHEAD + group.len() + topic.len(),
+            Record::ClassicGroup { group, .. } => OVERHEAD + group.len(),
         }
     }
 
@@ -139,15 +154,20 @@ impl Record {
 impl CommittedOffset {
     fn encode(&self) -> Bytes {
         let mut value = BytesMut::new();
-        value.put_i16(if self.expire_timestamp_ms.is_some() { 1 } else { 3 });
-        value.put_i64(self.offset);
-        if self.expire_timestamp_ms.is_none() {
-            value.put_i32(self.leader_epoch);
-        }
-        put_string(&mut value, &self.metadata);
-        value.put_i64(self.commit_timestamp_ms);
         if let Some(expire_timestamp_ms) = self.expire_timestamp_ms {
+            value.put_i16(1);
+            value.put_i64(self.offset);
+            put_string(&mut value, &self.metadata);
+            value.put_i64(self.commit_timestamp_ms);
             value.put_i64(expire_timestamp_ms);
+        } else {
+            value.put_i16(FLEXIBLE_OFFSET);
+            value.put_i64(self.offset);
+            value.put_i32(self.leader_epoch);
+            put_varint(&mut value, self.metadata.len() as u32 + 1);
+            value.put_slice(self.metadata.as_bytes());
+            value.put_i64(self.commit_timestamp_ms);
+            put_varint(&mut value, 0);
         }
         value.freeze()
     }
@@ -156,9 +176,17 @@ impl CommittedOffset {
         let version = value.try_get_i16().ok()?;
         let offset = value.try_get_i64().ok()?;
         let leader_epoch = if version >= 3 { value.try_get_i32().ok()? } else { -1 };
-        let metadata = take_string(&mut value)?;
+        let metadata = if version >= FLEXIBLE_OFFSET {
+            let length = take_varint(&mut value)?.checked_sub(1)?;
+            take_text(&mut value, length as usize)?
+        } else {
+            take_string(&mut value)?
+        };
         let commit_timestamp_ms = value.try_get_i64().ok()?;
         let expire = if version == 1 { value.try_get_i64().ok()? } else { -1 };
+        if version >= FLEXIBLE_OFFSET {
+            skip_tags(&mut value)?;
+        }
         Some(CommittedOffset {
             offset,
             leader_epoch,
@@ -253,9 +281,43 @@ fn take_nullable(bytes: &mut &[u8]) -> Option<Option<Arc<str>>> {
     if length < 0 {
         return Some(None);
     }
-    let (text, rest) = bytes.split_at_checked(length as usize)?;
+    take_text(bytes, length as usize).map(Some)
+}
+
+fn take_text(bytes: &mut &[u8], length: usize) -> Option<Arc<str>> {
+    let (text, rest) = bytes.split_at_checked(length)?;
     *bytes = rest;
-    Some(Some(std::str::from_utf8(text).ok()?.into()))
+    Some(std::str::from_utf8(text).ok()?.into())
+}
+
+fn put_varint(buffer: &mut BytesMut, mut value: u32) {
+    while value >= 0x80 {
+        buffer.put_u8(value as u8 | 0x80);
+        value >>= 7;
+    }
+    buffer.put_u8(value as u8);
+}
+
+fn take_varint(bytes: &mut &[u8]) -> Option<u32> {
+    let mut value = 0_u32;
+    for shift in (0..35).step_by(7) {
+        let byte = bytes.try_get_u8().ok()?;
+        value |= u32::from(byte & 0x7f).checked_shl(shift)?;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// Passes over tags: none of those that there are (a topic's id) is needed.
+fn skip_tags(bytes: &mut &[u8]) -> Option<()> {
+    for _ in 0..take_varint(bytes)? {
+        let _number = take_varint(bytes)?;
+        let length = take_varint(bytes)? as usize;
+        *bytes = bytes.get(length..)?;
+    }
+    Some(())
 }
 
 fn take_bytes(bytes: &mut &[u8]) -> Option<Bytes> {
@@ -279,6 +341,27 @@ mod tests {
             let cut = value.as_ref().map(|value| &value[..cut]);
             assert_eq!(Record::decode(&key, cut), None);
         }
+    }
+
+    #[test]
+    fn an_offset_may_carry_tags_and_come_in_an_old_version() {
+        let offset = |metadata: &str| CommittedOffset {
+            offset: 5,
+            leader_epoch: -1,
+            metadata: metadata.into(),
+            commit_timestamp_ms: 7,
+            expire_timestamp_ms: None,
+        };
+        let mut tagged = offset("m").encode().to_vec();
+        tagged.pop();
+        tagged.extend([1, 0, 3, 1, 2, 3]);
+        assert_eq!(CommittedOffset::decode(&tagged), Some(offset("m")));
+        tagged.pop();
+        assert_eq!(CommittedOffset::decode(&tagged), None, "a tag that is cut");
+        let old = [0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 1, b'm', 0, 0, 0, 0, 0, 0, 0, 7];
+        assert_eq!(CommittedOffset::decode(&old), Some(offset("m")), "version 0");
+        let long = "m".repeat(300);
+        assert_eq!(CommittedOffset::decode(&offset(&long).encode()), Some(offset(&long)));
     }
 
     #[test]

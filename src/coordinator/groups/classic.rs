@@ -8,8 +8,8 @@
 //! | Stable | a change of members or subscriptions | PreparingRebalance |
 //! | Dead | nothing: the group is gone | |
 //!
-//! This file has the group and its members as data; `rebalance.rs` moves it from state to state, and
-//! `membership.rs` takes the requests.
+//! This file has the group and its members as data, and counts what would else be looked for among all members at
+//! each request; `rebalance.rs` moves it from state to state, `membership.rs` takes the requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
 use crate::base::{ErrorCode, WallTime};
-use crate::coordinator::Ticket;
-use crate::coordinator::records::{ClassicGroupValue, ClassicMemberValue};
+use crate::coordinator::records::{ClassicGroupValue, ClassicMemberValue, Record};
+use crate::coordinator::{Ticket, java_hash, subscription};
 
 /// What a classic group waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,14 @@ pub struct ClassicGroup {
     pub(super) protocol: Option<Arc<str>>,
     pub(super) generation: i32,
     pub(super) leader: Option<Arc<str>>,
+    /// Changed through [`ClassicGroup::change`] wherever it is about what is counted: joins that wait, and protocols.
     pub(super) members: IndexMap<Arc<str>, ClassicMember, FxBuildHasher>,
+    /// How many members have a JoinGroup that waits.
+    joins_waiting: usize,
+    /// How many members know each protocol.
+    supported: BTreeMap<Arc<str>, usize>,
+    /// Topics that the members of this generation subscribe to; none where that can't be known.
+    pub(super) subscribed_topics: Option<BTreeSet<Box<str>>>,
     /// Member ids by instance id.
     pub(super) static_members: BTreeMap<Arc<str>, Arc<str>>,
     /// Ids that were given out with MEMBER_ID_REQUIRED and have not come back (KIP-394).
@@ -129,6 +136,9 @@ impl ClassicGroup {
             generation: 0,
             leader: None,
             members: IndexMap::default(),
+            joins_waiting: 0,
+            supported: BTreeMap::new(),
+            subscribed_topics: None,
             static_members: BTreeMap::new(),
             pending_members: BTreeSet::new(),
             pending_sync: BTreeSet::new(),
@@ -143,7 +153,6 @@ impl ClassicGroup {
         group.generation = value.generation;
         group.protocol_type = (!value.protocol_type.is_empty()).then(|| value.protocol_type.clone());
         group.protocol = value.protocol.clone();
-        group.leader = value.leader.clone();
         group.state = if value.members.is_empty() { ClassicState::Empty } else { ClassicState::Stable };
         for member in &value.members {
             let name = value.protocol.clone().unwrap_or_default();
@@ -161,6 +170,9 @@ impl ClassicGroup {
                 is_new: false,
             });
         }
+        // The first to be inserted would lead where the record says that nobody does.
+        group.leader = value.leader.clone();
+        group.note_subscribed_topics();
         group
     }
 
@@ -185,6 +197,19 @@ impl ClassicGroup {
             state_timestamp_ms: self.state_since.as_millis(),
             members: members.collect(),
         }
+    }
+
+    /// The record that a new group is there, before anybody is in it (Kafka's `newEmptyGroupMetadataRecord`).
+    pub(super) fn creation(&self) -> Record {
+        let value = ClassicGroupValue {
+            protocol_type: Arc::from(""),
+            generation: 0,
+            protocol: None,
+            leader: None,
+            state_timestamp_ms: self.state_since.as_millis(),
+            members: Vec::new(),
+        };
+        Record::ClassicGroup { group: self.id.clone(), value: Some(value) }
     }
 
     /// What it waits for.
@@ -237,22 +262,49 @@ impl ClassicGroup {
     }
 
     fn is_common(&self, protocol: &str) -> bool {
-        self.members.values().all(|member| member.protocols.iter().any(|known| &*known.name == protocol))
+        self.supported.get(protocol).copied().unwrap_or(0) == self.members.len()
     }
 
-    /// The protocol that most members prefer among those that all know.
+    /// The protocol that most members prefer among those that all know. Of several with as many votes, the one that
+    /// Java's hash map of votes comes to first, as in Kafka's `selectProtocol`.
     pub(super) fn select_protocol(&self) -> Option<Arc<str>> {
-        let mut votes: Vec<(Arc<str>, usize)> = Vec::new();
+        let mut votes: IndexMap<&Arc<str>, usize, FxBuildHasher> = IndexMap::default();
         for member in self.members.values() {
             let preferred = member.protocols.iter().find(|protocol| self.is_common(&protocol.name));
-            let Some(preferred) = preferred else { continue };
-            match votes.iter_mut().find(|(name, _)| *name == preferred.name) {
-                Some((_, count)) => *count += 1,
-                None => votes.push((preferred.name.clone(), 1)),
+            if let Some(preferred) = preferred {
+                *votes.entry(&preferred.name).or_default() += 1;
             }
         }
-        let most = votes.iter().map(|(_, count)| *count).max()?;
-        votes.into_iter().find(|(_, count)| *count == most).map(|(name, _)| name)
+        let slots = hash_map_slots(votes.len());
+        let winner =
+            votes.iter().min_by_key(|(name, count)| (std::cmp::Reverse(**count), hash_map_slot(name, slots)));
+        winner.map(|(name, _)| Arc::clone(name))
+    }
+
+    /// Reads what the members of a generation subscribe to (Kafka's `computeSubscribedTopics`).
+    pub(super) fn note_subscribed_topics(&mut self) {
+        self.subscribed_topics = None;
+        if !self.uses_consumer_protocol() {
+            return;
+        }
+        let mut topics = BTreeSet::new();
+        for member in self.members.values() {
+            let Some(protocol) = self.protocol.as_deref() else { return };
+            let Some(subscribed) = subscription::topics(&member.metadata(protocol)) else { return };
+            topics.extend(subscribed.into_iter().map(String::into_boxed_str));
+        }
+        self.subscribed_topics = Some(topics);
+    }
+
+    /// Whether its members are consumers, whose subscriptions can be read.
+    pub(super) fn uses_consumer_protocol(&self) -> bool {
+        self.protocol_type.as_deref() == Some("consumer")
+    }
+
+    /// Whether a member subscribes to a topic; if subscriptions should be readable but are not, it is assumed.
+    pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
+        let topics = self.subscribed_topics.as_ref();
+        topics.map_or(self.uses_consumer_protocol(), |topics| topics.contains(topic))
     }
 
     pub(super) fn rebalance_timeout_ms(&self) -> i32 {
@@ -260,7 +312,7 @@ impl ClassicGroup {
     }
 
     pub(super) fn awaiting_join(&self) -> usize {
-        self.members.values().filter(|member| member.awaiting_join.is_some()).count()
+        self.joins_waiting
     }
 
     /// How many members have joined, of how many.
@@ -274,7 +326,7 @@ impl ClassicGroup {
     }
 
     pub(super) fn all_joined(&self) -> bool {
-        self.pending_members.is_empty() && self.members.values().all(|member| member.awaiting_join.is_some())
+        self.pending_members.is_empty() && self.joins_waiting == self.members.len()
     }
 
     pub(super) fn insert(&mut self, member: ClassicMember) {
@@ -285,21 +337,71 @@ impl ClassicGroup {
             self.static_members.insert(instance_id.clone(), member.id.clone());
         }
         self.pending_members.remove(&member.id);
+        self.count(&member);
         self.members.insert(member.id.clone(), member);
+    }
+
+    fn count(&mut self, member: &ClassicMember) {
+        self.joins_waiting += usize::from(member.awaiting_join.is_some());
+        for protocol in &member.protocols {
+            *self.supported.entry(protocol.name.clone()).or_default() += 1;
+        }
+    }
+
+    fn discount(&mut self, member: &ClassicMember) {
+        self.joins_waiting -= usize::from(member.awaiting_join.is_some());
+        for protocol in &member.protocols {
+            if let Some(count) = self.supported.get_mut(&protocol.name) {
+                *count -= 1;
+                if *count == 0 {
+                    self.supported.remove(&protocol.name);
+                }
+            }
+        }
+    }
+
+    /// Changes a member, whose place stays though its id may change. None if there is no such member.
+    pub(super) fn change(
+        &mut self,
+        id: &str,
+        change: impl FnOnce(&mut ClassicMember),
+    ) -> Option<&mut ClassicMember> {
+        let (place, _, mut member) = self.members.swap_remove_full(id)?;
+        self.discount(&member);
+        change(&mut member);
+        self.count(&member);
+        // The last one has taken the place; this one goes to the end, and both change places.
+        let (last, _) = self.members.insert_full(member.id.clone(), member);
+        self.members.swap_indices(place, last);
+        self.members.get_index_mut(place).map(|(_, member)| member)
+    }
+
+    /// Takes out those who fail a test, all at once.
+    pub(super) fn take_unless(&mut self, stays: impl Fn(&ClassicMember) -> bool) -> Vec<ClassicMember> {
+        let (staying, gone): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.members).into_values().partition(|member| stays(member));
+        self.members = staying.into_iter().map(|member| (member.id.clone(), member)).collect();
+        gone.iter().for_each(|member| self.note_taken(member));
+        gone
     }
 
     pub(super) fn take(&mut self, id: &str) -> Option<ClassicMember> {
         let member = self.members.shift_remove(id)?;
+        self.note_taken(&member);
+        Some(member)
+    }
+
+    fn note_taken(&mut self, member: &ClassicMember) {
+        self.discount(member);
         if let Some(instance_id) = &member.instance_id
-            && self.static_members.get(instance_id).is_some_and(|holder| **holder == *id)
+            && self.static_members.get(instance_id).is_some_and(|holder| *holder == member.id)
         {
             self.static_members.remove(instance_id);
         }
-        self.pending_sync.remove(id);
-        if self.is_leader(id) {
+        self.pending_sync.remove(&member.id);
+        if self.is_leader(&member.id) {
             self.leader = self.members.keys().next().cloned();
         }
-        Some(member)
     }
 
     /// Whether these are an id, and an instance id, of the group (Kafka's `validateMember`).
@@ -333,4 +435,19 @@ impl ClassicGroup {
         self.check_member(id, instance_id)?;
         if generation == self.generation { Ok(()) } else { Err(ErrorCode::IllegalGeneration) }
     }
+}
+
+/// How many slots Java's `HashMap` has for this many entries that came one by one.
+fn hash_map_slots(entries: usize) -> u32 {
+    let mut slots = 16_u32;
+    while entries > slots as usize * 3 / 4 {
+        slots *= 2;
+    }
+    slots
+}
+
+/// The slot of a string in Java's `HashMap`.
+fn hash_map_slot(text: &str, slots: u32) -> u32 {
+    let hash = java_hash(text) as u32;
+    (hash ^ (hash >> 16)) & (slots - 1)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rustc_hash::FxHashMap;
 
 use super::classic::{ClassicGroup, ClassicMember, ClassicState, Protocol};
 use super::rebalance::NEW_MEMBER_TIMEOUT_MS;
@@ -35,6 +36,9 @@ pub struct Join {
     pub can_skip_assignment: bool,
 }
 
+/// What the leader gives each member, by member id.
+pub type Assignments = FxHashMap<Arc<str>, Bytes>;
+
 /// A SyncGroup request.
 #[derive(Clone, Debug)]
 pub struct Sync {
@@ -49,7 +53,7 @@ pub struct Sync {
     /// What it takes the group's protocol for, if it says so (v5+).
     pub protocol: Option<Arc<str>>,
     /// From the leader: what each member gets.
-    pub assignments: Vec<(Arc<str>, Bytes)>,
+    pub assignments: Assignments,
 }
 
 /// One member that leaves.
@@ -168,11 +172,14 @@ impl ClassicGroup {
     /// A member that is there joins again: it waits, with what it says now.
     fn update(&mut self, id: &Arc<str>, join: Join, effects: &mut Effects<'_>) -> super::super::Ticket {
         let ticket = effects.ticket();
-        let member = &mut self.members[id];
-        member.protocols = join.protocols;
-        member.rebalance_timeout_ms = join.rebalance_timeout_ms;
-        member.session_timeout_ms = join.session_timeout_ms;
-        if let Some(forgotten) = member.awaiting_join.replace(ticket) {
+        let mut forgotten = None;
+        self.change(id, |member| {
+            member.protocols = join.protocols;
+            member.rebalance_timeout_ms = join.rebalance_timeout_ms;
+            member.session_timeout_ms = join.session_timeout_ms;
+            forgotten = member.awaiting_join.replace(ticket);
+        });
+        if let Some(forgotten) = forgotten {
             // Kafka never answers an earlier join of the same member; nothing hangs here.
             effects.fail(forgotten, ErrorCode::RebalanceInProgress);
         }
@@ -201,7 +208,7 @@ impl ClassicGroup {
         }
         match self.state {
             ClassicState::Stable if self.select_protocol() == self.protocol => {
-                self.members[&id].awaiting_join = None;
+                self.change(&id, |member| member.awaiting_join = None);
                 let mut reply = self.join_reply(&id, Vec::new());
                 if can_skip_assignment && was_leader {
                     reply.members = self.joined_members();
@@ -225,20 +232,22 @@ impl ClassicGroup {
 
     /// Gives a static member another id, in its place.
     fn replace(&mut self, old: &Arc<str>, new: Arc<str>, effects: &mut Effects<'_>) {
-        let Some(at) = self.members.get_index_of(old) else { return };
-        let Some((_, mut member)) = self.members.shift_remove_index(at) else { return };
-        for ticket in [member.awaiting_join.take(), member.awaiting_sync.take()].into_iter().flatten() {
+        let mut fenced = [None, None];
+        let changed = self.change(old, |member| {
+            fenced = [member.awaiting_join.take(), member.awaiting_sync.take()];
+            member.id = new.clone();
+        });
+        let Some(instance_id) = changed.map(|member| member.instance_id.clone()) else { return };
+        for ticket in fenced.into_iter().flatten() {
             effects.fail(ticket, ErrorCode::FencedInstanceId);
         }
         effects.cancel(TimerKind::Session(old.clone()));
         if self.pending_sync.remove(old) {
             self.pending_sync.insert(new.clone());
         }
-        member.id = new.clone();
-        if let Some(instance_id) = &member.instance_id {
-            self.static_members.insert(instance_id.clone(), new.clone());
+        if let Some(instance_id) = instance_id {
+            self.static_members.insert(instance_id, new);
         }
-        self.members.shift_insert(at, new, member);
     }
 
     pub(super) fn sync(
@@ -276,11 +285,8 @@ impl ClassicGroup {
         }
     }
 
-    fn write_assignment(&self, assignments: Vec<(Arc<str>, Bytes)>, effects: &mut Effects<'_>) {
-        let given = |member: &ClassicMember| {
-            let given = assignments.iter().find(|(id, _)| *id == member.id);
-            given.map(|(_, assignment)| assignment.clone()).unwrap_or_default()
-        };
+    fn write_assignment(&self, assignments: Assignments, effects: &mut Effects<'_>) {
+        let given = |member: &ClassicMember| assignments.get(&member.id).cloned().unwrap_or_default();
         let record = Record::ClassicGroup { group: self.id.clone(), value: Some(self.to_value(given)) };
         let then = OnCommit::Assign { group: self.id.clone(), generation: self.generation, assignments };
         effects.write(Write { records: vec![record], then });

@@ -21,7 +21,7 @@ use crate::base::entropy::Entropy;
 use crate::base::{ErrorCode, Now};
 
 pub use classic::{ClassicGroup, ClassicMember, ClassicState, Protocol};
-pub use membership::{Join, Leaver, Sync};
+pub use membership::{Assignments, Join, Leaver, Sync};
 pub use offsets::{Commit, CommitPartition, GroupOffsets};
 
 /// What a request gets: at once, or once its ticket is answered.
@@ -130,7 +130,7 @@ pub(super) enum OnCommit {
     Assign {
         group: Arc<str>,
         generation: i32,
-        assignments: Vec<(Arc<str>, Bytes)>,
+        assignments: Assignments,
     },
 }
 
@@ -256,7 +256,14 @@ impl Groups {
         if !join.member_id.is_empty() && !self.classic.contains_key(group) {
             return Outcome::Ready(JoinReply::failed(join.member_id, ErrorCode::UnknownMemberId));
         }
-        self.ensure_classic(group, effects.now).join(join, effects)
+        let is_new = !self.classic.contains_key(group);
+        let state = self.ensure_classic(group, effects.now);
+        let outcome = state.join(join, effects);
+        if is_new {
+            let then = OnCommit::Nothing;
+            effects.write(Write { records: vec![state.creation()], then });
+        }
+        outcome
     }
 
     pub(super) fn sync(
@@ -325,7 +332,7 @@ impl Groups {
         &mut self,
         group: &str,
         generation: i32,
-        assignments: Result<&[(Arc<str>, Bytes)], ErrorCode>,
+        assignments: Result<&Assignments, ErrorCode>,
         effects: &mut Effects<'_>,
     ) {
         let Some(group) = self.classic.get_mut(group) else { return };

@@ -109,19 +109,6 @@ impl ClassicGroup {
         }
         Ok(())
     }
-
-    /// Topics that members subscribe to; none where that can't be known.
-    pub(super) fn subscribed_topics(&self) -> Option<Vec<String>> {
-        if self.protocol_type.as_deref() != Some("consumer") {
-            return None;
-        }
-        let protocol = self.protocol.as_deref()?;
-        let mut topics = Vec::new();
-        for member in self.members() {
-            topics.extend(super::super::subscription::topics(&member.metadata(protocol))?);
-        }
-        Some(topics)
-    }
 }
 
 impl Groups {
@@ -178,14 +165,15 @@ impl Groups {
         effects: &mut Effects<'_>,
     ) -> Result<(Option<Ticket>, Vec<ErrorCode>), ErrorCode> {
         let group = self.classic.get(id).ok_or(ErrorCode::GroupIdNotFound)?;
-        let subscribed = match group.state {
+        match group.state {
             ClassicState::Dead => return Err(ErrorCode::GroupIdNotFound),
-            ClassicState::Empty => Vec::new(),
-            _ => group.subscribed_topics().ok_or(ErrorCode::NonEmptyGroup)?,
-        };
+            ClassicState::Empty => {}
+            _ if group.uses_consumer_protocol() => {}
+            _ => return Err(ErrorCode::NonEmptyGroup),
+        }
         let mut records = Vec::new();
         let errors = partitions.iter().map(|(topic, index)| {
-            if subscribed.iter().any(|known| **known == **topic) {
+            if group.is_subscribed_to(topic) {
                 return ErrorCode::GroupSubscribedToTopic;
             }
             if self.offsets.get(id).is_some_and(|offsets| offsets.offset(topic, *index).is_some()) {
@@ -221,21 +209,12 @@ impl Groups {
     ) -> Vec<Record> {
         let mut records = Vec::new();
         for group in self.iter() {
-            let subscribed = match group.state {
-                ClassicState::Empty => Some(Vec::new()),
-                ClassicState::Stable => group.subscribed_topics(),
-                _ => None,
-            };
             let mut kept = false;
             for (topic, index, offset) in
                 self.offsets.get(&group.id).into_iter().flat_map(|offsets| offsets.iter())
             {
-                let expires_ms = subscribed.as_ref().and_then(|subscribed| {
-                    if subscribed.iter().any(|known| **known == **topic) {
-                        return None;
-                    }
-                    Some(expires_at(group, offset, retention_ms))
-                });
+                let subscribed = group.is_subscribed_to(topic);
+                let expires_ms = if subscribed { None } else { expires_at(group, offset, retention_ms) };
                 let gone = !is_topic(topic) || expires_ms.is_some_and(|at| at <= now.as_millis());
                 if gone {
                     records.push(tombstone(&group.id, topic, index));
@@ -250,15 +229,15 @@ impl Groups {
     }
 }
 
-/// When an offset that nobody subscribes to expires, ms.
-fn expires_at(group: &ClassicGroup, offset: &CommittedOffset, retention_ms: i64) -> i64 {
-    if let Some(expire_timestamp_ms) = offset.expire_timestamp_ms {
-        return expire_timestamp_ms;
-    }
-    // A group with a protocol keeps its offsets while it has members; then the time runs from when the last one left.
-    let since = match (group.state, &group.protocol_type) {
-        (ClassicState::Empty, Some(_)) => group.state_since.as_millis().max(offset.commit_timestamp_ms),
-        _ => offset.commit_timestamp_ms,
+/// When an offset that nobody subscribes to expires, ms; none while the group keeps it (Kafka's
+/// `ClassicGroup.offsetExpirationCondition`).
+fn expires_at(group: &ClassicGroup, offset: &CommittedOffset, retention_ms: i64) -> Option<i64> {
+    let since_ms = match (group.state, &group.protocol_type) {
+        // Whoever assigns partitions by hand.
+        (_, None) => offset.commit_timestamp_ms,
+        (ClassicState::Empty, Some(_)) => group.state_since.as_millis(),
+        (ClassicState::Stable, Some(_)) if group.subscribed_topics.is_some() => offset.commit_timestamp_ms,
+        _ => return None,
     };
-    since.saturating_add(retention_ms)
+    Some(offset.expire_timestamp_ms.unwrap_or(since_ms.saturating_add(retention_ms)))
 }

@@ -4,7 +4,9 @@
 use bytes::Bytes;
 
 use super::classic::{ClassicGroup, ClassicMember, ClassicState};
-use super::{Effects, GroupReply, JoinReply, JoinedMember, OnCommit, SyncReply, TimerKind, Write};
+use super::{
+    Assignments, Effects, GroupReply, JoinReply, JoinedMember, OnCommit, SyncReply, TimerKind, Write,
+};
 use crate::base::ErrorCode;
 use crate::coordinator::records::Record;
 
@@ -73,12 +75,12 @@ impl ClassicGroup {
     fn complete_join(&mut self, effects: &mut Effects<'_>) {
         effects.cancel(TimerKind::Join);
         self.initial_budget_ms = None;
-        let missing = self.members.values().filter(|member| member.awaiting_join.is_none());
-        let dynamic = missing.filter(|member| member.instance_id.is_none());
-        let gone: Vec<_> = dynamic.map(|member| member.id.clone()).collect();
-        for id in gone {
-            self.take(&id);
-            effects.cancel(TimerKind::Session(id));
+        if !self.all_joined() {
+            let stays =
+                |member: &ClassicMember| member.awaiting_join.is_some() || member.instance_id.is_some();
+            for gone in self.take_unless(stays) {
+                effects.cancel(TimerKind::Session(gone.id));
+            }
         }
         if !self.members.is_empty() && !self.elect_joined_leader() {
             // Static members alone, of whom none has joined: they may still.
@@ -89,6 +91,7 @@ impl ClassicGroup {
         self.pending_sync.clear();
         if self.members.is_empty() {
             self.protocol = None;
+            self.note_subscribed_topics();
             self.transition(ClassicState::Empty, effects.now.wall);
             let value = self.to_value(|_| Bytes::new());
             let record = Record::ClassicGroup { group: self.id.clone(), value: Some(value) };
@@ -96,6 +99,7 @@ impl ClassicGroup {
             return;
         }
         self.protocol = self.select_protocol();
+        self.note_subscribed_topics();
         self.transition(ClassicState::CompletingRebalance, effects.now.wall);
         self.answer_joins(effects);
         effects.schedule(TimerKind::Sync, self.rebalance_timeout_ms().into());
@@ -119,12 +123,15 @@ impl ClassicGroup {
             let id = self.members[at].id.clone();
             let members = if self.is_leader(&id) { all.take().unwrap_or_default() } else { Vec::new() };
             let reply = self.join_reply(&id, members);
-            let member = &mut self.members[at];
-            if let Some(ticket) = member.awaiting_join.take() {
+            let mut answered = None;
+            let changed = self.change(&id, |member| answered = member.awaiting_join.take());
+            if let Some(ticket) = answered {
                 effects.answer(ticket, GroupReply::Join(reply));
             }
-            member.is_new = false;
-            effects.schedule(TimerKind::Session(id.clone()), member.session_timeout_ms.into());
+            if let Some(member) = changed {
+                member.is_new = false;
+                effects.schedule(TimerKind::Session(id.clone()), member.session_timeout_ms.into());
+            }
             self.pending_sync.insert(id);
         }
     }
@@ -157,15 +164,14 @@ impl ClassicGroup {
     pub(super) fn assignment_committed(
         &mut self,
         generation: i32,
-        assignments: &[(std::sync::Arc<str>, Bytes)],
+        assignments: &Assignments,
         effects: &mut Effects<'_>,
     ) {
         if self.state != ClassicState::CompletingRebalance || self.generation != generation {
             return;
         }
         for member in self.members.values_mut() {
-            let given = assignments.iter().find(|(id, _)| *id == member.id);
-            member.assignment = given.map(|(_, assignment)| assignment.clone()).unwrap_or_default();
+            member.assignment = assignments.get(&member.id).cloned().unwrap_or_default();
         }
         self.transition(ClassicState::Stable, effects.now.wall);
         for at in 0..self.members.len() {
@@ -210,9 +216,9 @@ impl ClassicGroup {
         if !waits || self.pending_sync.is_empty() {
             return;
         }
-        for id in std::mem::take(&mut self.pending_sync) {
-            self.take(&id);
-            effects.cancel(TimerKind::Session(id));
+        let late = std::mem::take(&mut self.pending_sync);
+        for gone in self.take_unless(|member| !late.contains(&member.id)) {
+            effects.cancel(TimerKind::Session(gone.id));
         }
         self.prepare_rebalance(effects);
     }
