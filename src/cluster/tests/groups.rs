@@ -5,21 +5,24 @@ use kafka_protocol::messages::leave_group_request::MemberIdentity;
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
+use kafka_protocol::messages::offset_delete_request::{
+    OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
+};
 use kafka_protocol::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{
     DeleteGroupsRequest, DescribeGroupsRequest, FindCoordinatorRequest, GroupId, HeartbeatRequest,
     JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, ListGroupsRequest, OffsetCommitRequest,
-    OffsetFetchRequest, SyncGroupRequest,
+    OffsetDeleteRequest, OffsetFetchRequest, SyncGroupRequest,
 };
 
 use super::*;
 use crate::base::ErrorCode;
 
-const JOIN: i16 = 9;
+pub(super) const JOIN: i16 = 9;
 const SESSION_MS: i32 = 6_000;
 
-fn text(text: &str) -> StrBytes {
+pub(super) fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }
 
@@ -27,11 +30,11 @@ fn group() -> GroupId {
     GroupId(StrBytes::from_static_str("g"))
 }
 
-fn world() -> World {
+pub(super) fn world() -> World {
     world_with(&[])
 }
 
-fn world_with(configs: &[(&str, &str)]) -> World {
+pub(super) fn world_with(configs: &[(&str, &str)]) -> World {
     let mut world = World::with(configs);
     let client = world.connect();
     let find = FindCoordinatorRequest::default().with_coordinator_keys(vec![text("g")]);
@@ -40,7 +43,7 @@ fn world_with(configs: &[(&str, &str)]) -> World {
     world
 }
 
-fn join(member: &str, instance: Option<&str>) -> JoinGroupRequest {
+pub(super) fn join(member: &str, instance: Option<&str>) -> JoinGroupRequest {
     JoinGroupRequest::default()
         .with_group_id(group())
         .with_session_timeout_ms(SESSION_MS)
@@ -331,4 +334,125 @@ fn a_client_that_goes_while_it_joins_leaves_no_wait() {
     world.advance(Duration::from_secs(20));
     assert_eq!(state(&mut world), "Empty", "everybody has been silent");
     assert!(world.cluster.waits(world.now()).is_empty(), "no session, no timer is left");
+}
+
+fn protocols(names: &[&str]) -> Vec<JoinGroupRequestProtocol> {
+    let protocol = |name: &&str| {
+        JoinGroupRequestProtocol::default()
+            .with_name(text(name))
+            .with_metadata(Bytes::from_static(b"\0\0\0\0\0\x01\0\x01t"))
+    };
+    names.iter().map(protocol).collect()
+}
+
+/// Lets static members with these protocols form the group "g", with empty assignments; gives their ids.
+fn form(world: &mut World, members: &[&[&str]]) -> Vec<(ConnectionId, String)> {
+    let clients: Vec<ConnectionId> = members.iter().map(|_| world.connect()).collect();
+    for (at, names) in members.iter().enumerate() {
+        let request = join("", Some(&format!("i{at}"))).with_protocols(protocols(names));
+        world.send(clients[at], JOIN, &request);
+    }
+    world.advance(Duration::from_millis(1));
+    let ids: Vec<String> = clients
+        .iter()
+        .map(|client| world.received::<JoinGroupRequest>(*client, JOIN).unwrap().member_id.to_string())
+        .collect();
+    for (client, id) in clients.iter().zip(&ids).rev() {
+        world.send(*client, 3, &sync(id, 1, &[]).with_protocol_type(None).with_protocol_name(None));
+    }
+    for client in &clients {
+        assert_eq!(world.received::<SyncGroupRequest>(*client, 3).unwrap().error_code, 0);
+    }
+    clients.into_iter().zip(ids).collect()
+}
+
+#[test]
+fn the_protocol_with_most_votes_wins_and_a_tie_is_decided_as_in_kafka() {
+    let cases: [(&[&[&str]], &str); 4] = [
+        (&[&["range", "sticky"], &["sticky", "range"]], "sticky"),
+        (&[&["sticky", "range"], &["range", "sticky"]], "sticky"),
+        (&[&["range", "sticky"], &["sticky", "range"], &["range", "sticky"]], "range"),
+        (&[&["range", "sticky"], &["own", "range"]], "range"),
+    ];
+    for (members, expected) in cases {
+        let mut world = world();
+        form(&mut world, members);
+        let client = world.connect();
+        let request = DescribeGroupsRequest::default().with_groups(vec![group()]);
+        let described = world.ask(client, 5, &request);
+        assert_eq!(described.groups[0].protocol_data.as_str(), expected, "{members:?}");
+    }
+}
+
+#[test]
+fn a_protocol_that_is_named_twice_counts_once() {
+    let mut world = world();
+    form(&mut world, &[&["range", "range"], &["range"]]);
+    assert_eq!(state(&mut world), "Stable");
+}
+
+#[test]
+fn the_last_assignment_is_described_while_a_group_rebalances() {
+    let mut world = world();
+    let [(a, first), _] = pair(&mut world);
+    world.send(a, JOIN, &join(&first, None));
+    let client = world.connect();
+    let request = DescribeGroupsRequest::default().with_groups(vec![group()]);
+    let described = world.ask(client, 5, &request);
+    let described = &described.groups[0];
+    assert_eq!(
+        (described.group_state.as_str(), described.protocol_data.as_str()),
+        ("PreparingRebalance", "")
+    );
+    let of = |member: usize| {
+        (&described.members[member].member_assignment[..], &described.members[member].member_metadata[..])
+    };
+    assert_eq!((of(0), of(1)), ((&b"one"[..], &b""[..]), (&b"two"[..], &b""[..])));
+}
+
+#[test]
+fn the_empty_name_is_a_group_for_those_who_ask_and_commit() {
+    let mut world = world();
+    world.create_topic("t", 1, &[]);
+    let client = world.connect();
+    let empty = GroupId(StrBytes::new());
+    let describe = DescribeGroupsRequest::default().with_groups(vec![empty.clone()]);
+    let row =
+        world.ask(client, 5, &describe.clone().with_include_authorized_operations(true)).groups.remove(0);
+    assert_eq!((row.error_code, row.group_state.as_str(), row.authorized_operations), (0, "Dead", 3400));
+    let row = world.ask(client, 6, &describe.with_include_authorized_operations(true)).groups.remove(0);
+    let error = ErrorCode::GroupIdNotFound.code();
+    assert_eq!((row.error_code, row.authorized_operations), (error, i32::MIN), "none are told with an error");
+    let delete = DeleteGroupsRequest::default().with_groups_names(vec![empty.clone()]);
+    assert_eq!(world.ask(client, 2, &delete).results[0].error_code, error);
+    let committed = world.ask(client, 8, &commit("", -1, 5).with_group_id(empty.clone()));
+    assert_eq!(committed.topics[0].partitions[0].error_code, 0);
+    let all = OffsetFetchRequestGroup::default().with_group_id(empty).with_topics(None);
+    let fetched = world.ask(client, 8, &OffsetFetchRequest::default().with_groups(vec![all]));
+    assert_eq!((fetched.groups[0].error_code, fetched.groups[0].topics.len()), (0, 1));
+}
+
+fn delete_offset(world: &mut World, topic_name: &'static str) -> (i16, Option<i16>) {
+    let client = world.connect();
+    let row = OffsetDeleteRequestTopic::default()
+        .with_name(topic(topic_name))
+        .with_partitions(vec![OffsetDeleteRequestPartition::default()]);
+    let request = OffsetDeleteRequest::default().with_group_id(group()).with_topics(vec![row]);
+    let response = world.ask(client, 0, &request);
+    (response.error_code, response.topics.first().map(|topic| topic.partitions[0].error_code))
+}
+
+#[test]
+fn offsets_of_subscribed_topics_are_not_deleted_and_unreadable_subscriptions_are_all_topics() {
+    let subscribed = ErrorCode::GroupSubscribedToTopic.code();
+    let mut readable = world();
+    readable.create_topic("t", 1, &[]);
+    readable.create_topic("u", 1, &[]);
+    let mut poisoned = readable.clone();
+    form(&mut readable, &[&["range"]]);
+    assert_eq!(delete_offset(&mut readable, "t"), (0, Some(subscribed)));
+    assert_eq!(delete_offset(&mut readable, "u"), (0, Some(0)));
+    // Its members say "sub", which is no subscription.
+    pair(&mut poisoned);
+    assert_eq!(delete_offset(&mut poisoned, "u"), (0, Some(subscribed)));
 }

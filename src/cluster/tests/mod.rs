@@ -6,6 +6,7 @@ mod answers;
 mod configs;
 mod coordinators;
 mod fetching;
+mod group_load;
 mod groups;
 mod producing;
 mod topics;
