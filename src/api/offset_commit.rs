@@ -95,7 +95,8 @@ fn commit(context: &Context<'_>, request: &OffsetCommitRequest) -> (Commit, Vec<
 
 fn response(request: &OffsetCommitRequest, errors: Vec<ErrorCode>) -> OffsetCommitResponse {
     let mut errors = errors.into_iter();
-    let topics = request.topics.iter().map(|topic| {
+    // As in Kafka, a topic of which nothing is committed isn't answered.
+    let topics = request.topics.iter().filter(|topic| !topic.partitions.is_empty()).map(|topic| {
         let rows = topic.partitions.iter().map(|partition| {
             OffsetCommitResponsePartition::default()
                 .with_partition_index(partition.partition_index)

@@ -456,3 +456,14 @@ fn offsets_of_subscribed_topics_are_not_deleted_and_unreadable_subscriptions_are
     pair(&mut poisoned);
     assert_eq!(delete_offset(&mut poisoned, "u"), (0, Some(subscribed)));
 }
+
+#[test]
+fn a_topic_of_which_nothing_is_committed_is_not_answered() {
+    let mut world = world();
+    world.create_topic("t", 1, &[]);
+    let client = world.connect();
+    let mut request = commit("", -1, 5);
+    request.topics.insert(0, OffsetCommitRequestTopic::default().with_name(topic("t")));
+    let response = world.ask(client, 8, &request);
+    assert_eq!((response.topics.len(), response.topics[0].partitions.len()), (1, 1));
+}
