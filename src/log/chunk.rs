@@ -37,7 +37,8 @@ pub struct BudgetExceeded {
 
 /// The memory of all logs: a budget, and chunks that wait to be used again.
 ///
-/// At every time `bytes_held + bytes_lent + bytes_idle ≤ budget`.
+/// At every time `bytes_held + bytes_lent + bytes_idle ≤ budget`, but for what compaction has written while the old
+/// records are still being read.
 #[derive(Debug)]
 pub struct ChunkPool {
     budget_bytes: usize,
@@ -182,7 +183,7 @@ impl Clone for ChunkPool {
 /// One allocation, and the offsets whose batches lie in it.
 #[derive(Debug)]
 struct Chunk {
-    /// None in the clone of a log: the original takes the memory back.
+    /// None in the clone of a log, where the original takes the memory back, and for what compaction has written.
     keeper: Option<BytesMut>,
     size: usize,
     first_offset: i64,
@@ -254,6 +255,13 @@ impl ChunkQueue {
             Some(Chunk { keeper: Some(keeper), .. }) => keeper.split().freeze(),
             _ => Bytes::new(),
         }
+    }
+
+    /// Counts memory that compaction has written records to, before all chunks: it is given to the allocator, not to the
+    /// pool, when it is released. It may exceed the budget for a moment, where somebody still holds what it replaces.
+    pub fn adopt_front(&mut self, size: usize, first_offset: i64, end_offset: i64, pool: &mut ChunkPool) {
+        pool.held_bytes += size;
+        self.chunks.push_front(Chunk { keeper: None, size, first_offset, end_offset });
     }
 
     /// Gives back the chunks that hold nothing at or above `offset`.

@@ -9,6 +9,7 @@
 //! record's timestamp alone.
 
 mod chunk;
+mod compaction;
 mod epochs;
 mod error;
 mod producers;
@@ -21,6 +22,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 pub use chunk::{BudgetExceeded, ChunkPool};
+pub use compaction::Compacted;
 pub use epochs::{EpochEnd, EpochStart, LeaderEpochs};
 pub use error::{AppendError, OffsetOutOfRange, ReplicateError};
 pub use producers::{AppendOrigin, ProducerBatch, ProducerError, ProducerState, ProducerStates, Verdict};
@@ -49,6 +51,12 @@ pub struct LogConfig {
     pub compact: bool,
     /// `max.compaction.lag.ms`: with compaction, bounds a segment's age too. Unbounded.
     pub max_compaction_lag_ms: i64,
+    /// `min.compaction.lag.ms`: a segment with a newer record is not compacted. 0.
+    pub min_compaction_lag_ms: i64,
+    /// `min.cleanable.dirty.ratio`, parts per million: the part of a log that must be new for it to be compacted. Half.
+    pub min_cleanable_dirty_ppm: u32,
+    /// `delete.retention.ms`: how long compaction leaves a tombstone. 1 day.
+    pub delete_retention_ms: i64,
     /// `producer.id.expiration.ms`: a producer that is idle for so long is forgotten. 1 day.
     pub producer_id_expiration_ms: i64,
     /// The most producers that a log remembers (ours; see [`ProducerStates`]). 10,000.
@@ -66,6 +74,9 @@ impl Default for LogConfig {
             delete: true,
             compact: false,
             max_compaction_lag_ms: i64::MAX,
+            min_compaction_lag_ms: 0,
+            min_cleanable_dirty_ppm: 500_000,
+            delete_retention_ms: DAY_MS,
             producer_id_expiration_ms: DAY_MS,
             max_producer_ids: 10_000,
         }
@@ -124,6 +135,8 @@ pub struct Log {
     config: LogConfig,
     log_start_offset: i64,
     log_end_offset: i64,
+    /// Below this offset the log has been compacted.
+    clean_until: i64,
     /// By base offset. Empty until there is something to hold.
     segments: VecDeque<Segment>,
     chunks: ChunkQueue,
@@ -439,6 +452,7 @@ impl Log {
         self.chunks.release_from(if self.segments.is_empty() { i64::MIN } else { offset }, pool);
         self.log_end_offset = offset;
         self.log_start_offset = self.log_start_offset.min(offset);
+        self.clean_until = self.clean_until.min(offset);
         self.epochs.truncate_from_end(offset);
         self.rebuild_producers(offset);
         true
@@ -453,6 +467,7 @@ impl Log {
         self.producers.clear();
         self.log_start_offset = offset;
         self.log_end_offset = offset;
+        self.clean_until = offset;
     }
 
     /// Gives all memory back: the end of a log.
@@ -492,6 +507,7 @@ impl Clone for Log {
             config: self.config,
             log_start_offset: self.log_start_offset,
             log_end_offset: self.log_end_offset,
+            clean_until: self.clean_until,
             segments,
             chunks: self.chunks.clone(),
             epochs: self.epochs.clone(),

@@ -7,6 +7,9 @@ use super::*;
 
 /// Small limits, so that a run meets them often.
 const CONFIG: LogConfig = LogConfig {
+    min_compaction_lag_ms: 0,
+    min_cleanable_dirty_ppm: 500_000,
+    delete_retention_ms: 0,
     segment_bytes: 20_000,
     segment_ms: 500,
     retention_ms: 2_000,

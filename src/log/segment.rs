@@ -187,6 +187,21 @@ impl Segment {
         self.largest_timestamp_ms
     }
 
+    /// The largest timestamp of the first batch, ms; −1 if there is none.
+    pub fn first_timestamp_ms(&self) -> i64 {
+        self.first_timestamp_ms
+    }
+
+    /// When it was rolled.
+    pub fn created(&self) -> WallTime {
+        self.created
+    }
+
+    /// When it was last appended to.
+    pub fn modified(&self) -> WallTime {
+        self.modified
+    }
+
     /// Whether no batch is left.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()

@@ -3,6 +3,7 @@
 //! A [`Replica`] knows offsets, epochs and in-sync replicas. It must not know of requests, sessions or waits: what
 //! its changes mean for those who wait is for the caller to say, who gets told what has moved ([`Moved`]).
 
+mod compaction;
 mod retention;
 
 use std::collections::BTreeSet;
@@ -13,11 +14,13 @@ use rustc_hash::FxHashMap;
 
 use crate::base::{ErrorCode, Instant, NodeId, Now, PartitionKey, TopicId};
 use crate::controller::configs::{BrokerSettings, CleanupPolicy, CompressionType, TopicConfig};
+use crate::controller::names::CONSUMER_OFFSETS;
 use crate::controller::{Partition, Topic};
 use crate::log::{AppendError, AppendOrigin, Appended, ChunkPool, FetchSlices, LeaderAppend, Log, LogConfig};
 use crate::log::{OffsetOutOfRange, OffsetPosition, ReadLimits};
 use crate::wire::check::{TimestampType, TopicRules};
 
+use compaction::CompactionSchedule;
 use retention::RetentionSchedule;
 
 /// How far a reader may read.
@@ -70,7 +73,7 @@ impl Replica {
         Replica {
             key: PartitionKey { topic: topic.id, index },
             topic: topic.name.clone(),
-            log: Log::new(log_config(&topic.config, settings)),
+            log: Log::new(log_config(&topic.name, &topic.config, settings)),
             config: topic.config.clone(),
             high_watermark: 0,
             role: Role::Follower { leader: None },
@@ -266,6 +269,10 @@ pub struct LogSettings {
     pub retention_check_interval_ms: i64,
     /// `log.initial.task.delay.ms`: when the first look at retention comes, after the start.
     pub initial_task_delay_ms: i64,
+    /// `log.cleaner.backoff.ms`: how often it is looked whether a log is to be compacted.
+    pub cleaner_backoff_ms: u64,
+    /// `log.cleaner.enable`.
+    pub cleaner_enable: bool,
 }
 
 impl LogSettings {
@@ -280,6 +287,8 @@ impl LogSettings {
             retention_check_interval_ms: millis(settings.topics.log_retention_check_interval_ms),
             initial_task_delay_ms: INITIAL_TASK_DELAY_MS
                 .min(millis(settings.topics.log_retention_check_interval_ms)),
+            cleaner_backoff_ms: settings.topics.log_cleaner_backoff_ms,
+            cleaner_enable: settings.topics.log_cleaner_enable,
         }
     }
 }
@@ -287,17 +296,29 @@ impl LogSettings {
 /// Kafka's default of `log.initial.task.delay.ms`.
 const INITIAL_TASK_DELAY_MS: i64 = 30_000;
 
-fn log_config(config: &TopicConfig, settings: LogSettings) -> LogConfig {
+/// The most that a segment of `__consumer_offsets` takes, bytes (ours): only closed segments are compacted, so that this
+/// bounds what 50 partitions hold of superseded offsets.
+const OFFSETS_SEGMENT_BYTES_MAX: u32 = 4 << 20;
+
+fn log_config(topic: &str, config: &TopicConfig, settings: LogSettings) -> LogConfig {
     let limit = |limit: Option<u64>| limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
+    let millis = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+    let segment_bytes = match topic {
+        CONSUMER_OFFSETS => config.segment_bytes.min(OFFSETS_SEGMENT_BYTES_MAX),
+        _ => config.segment_bytes,
+    };
     let CleanupPolicy { delete, compact } = config.cleanup_policy;
     LogConfig {
-        segment_bytes: config.segment_bytes,
-        segment_ms: i64::try_from(config.segment_ms).unwrap_or(i64::MAX),
+        segment_bytes,
+        segment_ms: millis(config.segment_ms),
         retention_ms: limit(config.retention_ms),
         retention_bytes: limit(config.retention_bytes),
         delete,
         compact,
-        max_compaction_lag_ms: i64::try_from(config.max_compaction_lag_ms).unwrap_or(i64::MAX),
+        max_compaction_lag_ms: millis(config.max_compaction_lag_ms),
+        min_compaction_lag_ms: millis(config.min_compaction_lag_ms),
+        min_cleanable_dirty_ppm: (config.min_cleanable_dirty_ratio * 1e6) as u32,
+        delete_retention_ms: millis(config.delete_retention_ms),
         producer_id_expiration_ms: settings.producer_id_expiration_ms,
         ..LogConfig::default()
     }
@@ -309,6 +330,7 @@ pub struct Replicas {
     by_key: FxHashMap<PartitionKey, Replica>,
     settings: LogSettings,
     retention: RetentionSchedule,
+    compaction: CompactionSchedule,
     /// Partitions whose logs remember producers, and when they are looked at next, if there are any.
     with_producers: BTreeSet<PartitionKey>,
     producer_check: Option<Instant>,
@@ -321,6 +343,7 @@ impl Replicas {
             by_key: FxHashMap::default(),
             settings,
             retention: RetentionSchedule::new(settings, started.instant),
+            compaction: CompactionSchedule::new(settings, started.instant),
             with_producers: BTreeSet::new(),
             producer_check: None,
         }
@@ -359,8 +382,9 @@ impl Replicas {
             let key = PartitionKey { topic: topic.id, index };
             let Some(replica) = self.by_key.get_mut(&key) else { continue };
             replica.config = topic.config.clone();
-            replica.log.set_config(log_config(&topic.config, self.settings));
+            replica.log.set_config(log_config(&topic.name, &topic.config, self.settings));
             self.retention.look_again(replica, now);
+            self.compaction.look_again(replica, now);
         }
     }
 
@@ -368,8 +392,9 @@ impl Replicas {
     pub fn apply_settings(&mut self, settings: LogSettings, now: Now) {
         self.settings = settings;
         self.by_key.values_mut().for_each(|replica| {
-            replica.log.set_config(log_config(&replica.config, settings));
+            replica.log.set_config(log_config(&replica.topic, &replica.config, settings));
         });
+        self.compaction.set_settings(settings);
         if !self.with_producers.is_empty() {
             self.schedule_producer_check(now);
         }
@@ -379,6 +404,7 @@ impl Replicas {
     pub fn remove(&mut self, key: PartitionKey, pool: &mut ChunkPool) -> bool {
         let Some(mut replica) = self.by_key.remove(&key) else { return false };
         self.retention.forget(key);
+        self.compaction.forget(key);
         self.with_producers.remove(&key);
         replica.log.truncate_fully_and_start_at(0, pool);
         true
@@ -398,7 +424,7 @@ impl Replicas {
         let replica = self.by_key.get_mut(&key)?;
         let appended = match replica.append(pool, batch, now) {
             Err(AppendError::Budget(_)) => {
-                // Memory that retention is about to give back anyway is given back now.
+                // Memory that retention or compaction is about to give back anyway is given back now.
                 self.expire_all_due(now, pool);
                 self.by_key.get_mut(&key)?.append(pool, batch, now)
             }
@@ -407,6 +433,7 @@ impl Replicas {
         if appended.is_ok() {
             let replica = self.by_key.get_mut(&key)?;
             self.retention.after_append(replica, now, pool);
+            self.compaction.after_append(replica, now);
             if !replica.log.producers().is_empty() && self.with_producers.insert(key) {
                 self.schedule_producer_check(now);
             }
@@ -436,10 +463,13 @@ impl Replicas {
 
     /// When [`Replicas::handle_timeout`] must be called next.
     pub fn next_timeout(&self) -> Option<Instant> {
-        [self.retention.next_timeout(), self.producer_check].into_iter().flatten().min()
+        [self.retention.next_timeout(), self.compaction.next_timeout(), self.producer_check]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
-    /// Applies retention where it is due, and forgets idle producers. Returns the partitions whose log start moved.
+    /// Applies retention and compaction where they are due, and forgets idle producers. Returns the partitions whose log start moved.
     pub fn handle_timeout(&mut self, now: Now, pool: &mut ChunkPool) -> Vec<PartitionKey> {
         if self.producer_check.take_if(|due| *due <= now.instant).is_some() {
             self.expire_producers(now);
@@ -450,6 +480,10 @@ impl Replicas {
             if self.retention.apply(replica, now, pool) {
                 moved.push(key);
             }
+        }
+        while let Some(key) = self.compaction.pop_due(now.instant) {
+            let Some(replica) = self.by_key.get_mut(&key) else { continue };
+            self.compaction.apply(replica, now, pool);
         }
         moved
     }
@@ -480,6 +514,11 @@ impl Replicas {
         for key in self.retention.scheduled() {
             if let Some(replica) = self.by_key.get_mut(&key) {
                 self.retention.apply(replica, now, pool);
+            }
+        }
+        for key in self.compaction.scheduled() {
+            if let Some(replica) = self.by_key.get_mut(&key) {
+                self.compaction.apply(replica, now, pool);
             }
         }
     }

@@ -115,6 +115,12 @@ impl<'a> BatchView<'a> {
         self.attributes() & 0x20 != 0
     }
 
+    /// Until when the tombstones in the batch stay, ms, if compaction has seen them (KIP-534). It takes the place of the
+    /// base timestamp: records' timestamps count from it.
+    pub fn delete_horizon_ms(&self) -> Option<i64> {
+        (self.attributes() & 0x40 != 0).then(|| self.base_timestamp())
+    }
+
     /// Whether an idempotent producer wrote the batch.
     pub fn has_producer_id(&self) -> bool {
         self.producer_id() >= 0

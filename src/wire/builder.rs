@@ -17,6 +17,7 @@ pub struct BatchBuilder {
     last_offset_delta: i32,
     base_timestamp: Option<i64>,
     max_timestamp: i64,
+    has_delete_horizon: bool,
 }
 
 /// The fields of a batch's header that do not follow from its records.
@@ -69,7 +70,29 @@ impl BatchBuilder {
             last_offset_delta: -1,
             base_timestamp: None,
             max_timestamp: -1,
+            has_delete_horizon: false,
         }
+    }
+
+    /// Notes until when the batch's tombstones stay, ms (KIP-534). To be called before records are added.
+    pub fn delete_horizon(mut self, horizon_ms: i64) -> Self {
+        self.base_timestamp = Some(horizon_ms);
+        self.has_delete_horizon = true;
+        self
+    }
+
+    /// Gives a batch without records these timestamps, ms.
+    pub fn timestamps(mut self, timestamp_ms: i64) -> Self {
+        self.base_timestamp = Some(timestamp_ms);
+        self.max_timestamp = timestamp_ms;
+        self
+    }
+
+    /// Ends the batch this much after its base offset, whatever its last record's offset is: compaction leaves gaps. To
+    /// be called after records are added.
+    pub fn ends_at(mut self, last_offset_delta: i32) -> Self {
+        self.last_offset_delta = last_offset_delta;
+        self
     }
 
     /// Number of records so far.
@@ -132,6 +155,7 @@ impl BatchBuilder {
         attributes |= i16::from(header.append_time_ms.is_some()) << 3;
         attributes |= i16::from(header.is_transactional) << 4;
         attributes |= i16::from(header.is_control) << 5;
+        attributes |= i16::from(self.has_delete_horizon) << 6;
         let mut bytes = Vec::with_capacity(HEADER_LEN + body.len());
         bytes.extend_from_slice(&header.base_offset.to_be_bytes());
         let length = i32::try_from(HEADER_LEN - LOG_OVERHEAD + body.len()).unwrap_or(i32::MAX);

@@ -8,7 +8,7 @@
 //! [`walk`](super::walk) without looking at keys and values, compressed ones too, and [`BatchBuilder`] writes them.
 //! Nothing here knows a topic's rules. (KIP-98; Kafka's `DefaultRecord`.)
 
-pub use super::builder::{BatchBuilder, BatchHeader};
+pub use super::builder::{BatchBuilder, BatchHeader, RebuildError};
 use super::compression::DecompressError;
 
 /// What is wrong with a record, or with the records as a whole.

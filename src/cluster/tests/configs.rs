@@ -239,3 +239,32 @@ fn the_older_request_replaces_all_that_was_set() {
     assert_eq!(admin.value(TOPIC, "t", "segment.bytes"), "2000000");
     assert_eq!(admin.config(TOPIC, "t", "retention.ms"), (Some("604800000".to_owned()), 5));
 }
+
+/// A batch with one record of a key.
+fn keyed(key: &str, value: Option<&str>) -> Bytes {
+    let mut builder = BatchBuilder::new(BatchHeader::default());
+    builder.push(0, Some(key.as_bytes()), value.map(str::as_bytes), std::iter::empty());
+    builder.build().unwrap()
+}
+
+#[test]
+fn a_topic_that_becomes_compacted_is_compacted() {
+    let mut admin = Admin::new();
+    admin.world.create_topic("t", 1, &[("internal.segment.bytes", "80"), ("retention.ms", "-1")]);
+    let client = admin.client;
+    for value in ["1", "2", "3", "4"] {
+        let request = produce("t", 0, keyed("a", Some(value)), -1);
+        let response: ProduceResponse = admin.world.ask(client, PRODUCE, &request);
+        assert_eq!(error_of(&response), 0);
+    }
+    let read = |admin: &mut Admin| {
+        let client = admin.client;
+        let response: FetchResponse = admin.world.ask(client, FETCH, &fetch("t", 0, 0).with_max_wait_ms(0));
+        values(records_of(&response)).into_iter().map(|(offset, _)| offset).next()
+    };
+    admin.world.advance(Duration::from_secs(60));
+    assert_eq!(read(&mut admin), Some(0));
+    assert_eq!(admin.alter(TOPIC, "t", &[(SET, "cleanup.policy", Some("compact"))]), ErrorCode::None);
+    admin.world.advance(Duration::from_secs(15));
+    assert_eq!(read(&mut admin), Some(2), "of the closed segments the last value is left");
+}
