@@ -53,6 +53,7 @@ impl Api for AlterPartitionReassignments {
         let error = if is_late { ErrorCode::RequestTimedOut } else { ErrorCode::None };
         let response = AlterPartitionReassignmentsResponse::default()
             .with_error_code(error.code())
+            .with_error_message(None)
             .with_responses(topics.collect());
         Answer::Ready(match context.caller.version {
             0 => response,

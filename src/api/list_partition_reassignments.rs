@@ -22,6 +22,6 @@ impl Api for ListPartitionReassignments {
     }
 
     fn handle(_: &mut Context<'_>, (): ()) -> Answer<ListPartitionReassignmentsResponse> {
-        Answer::Ready(ListPartitionReassignmentsResponse::default())
+        Answer::Ready(ListPartitionReassignmentsResponse::default().with_error_message(None))
     }
 }

@@ -159,9 +159,10 @@ fn check_entity(entity: &QuotaEntity) -> Result<&'static [QuotaKey], QuotaError>
 
 fn check_operation(keys: &[QuotaKey], operation: &QuotaOperation) -> Result<(), QuotaError> {
     let QuotaOperation { key, value } = operation;
+    // Whatever is not there can be taken away.
+    let Some(value) = *value else { return Ok(()) };
     let known = keys.iter().find(|(name, _)| name == key);
     let (_, is_whole) = known.ok_or_else(|| QuotaError::UnknownKey(key.clone()))?;
-    let Some(value) = *value else { return Ok(()) };
     let invalid = |allowed| QuotaError::InvalidValue { key: key.clone(), value: value.to_string(), allowed };
     // Neither of Kafka's comparisons holds for NaN, which it takes.
     if value <= 0.0 {
@@ -222,7 +223,8 @@ mod tests {
         quotas.alter(who.clone(), &set("connection_creation_rate", 5.0), true).unwrap();
         assert_eq!(quotas.by_entity.len(), 0, "a dry run changes nothing");
         quotas.alter(who.clone(), &set("connection_creation_rate", 5.0), false).unwrap();
-        let gone = [QuotaOperation { key: "connection_creation_rate".to_owned(), value: None }];
+        let gone = ["connection_creation_rate", "no_such_quota"]
+            .map(|key| QuotaOperation { key: key.to_owned(), value: None });
         quotas.alter(who, &gone, false).unwrap();
         assert_eq!(quotas.by_entity.len(), 0);
     }

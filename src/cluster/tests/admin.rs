@@ -126,6 +126,7 @@ fn partitions_are_moved_to_where_they_are_alone() {
             vec![ReassignableTopic::default().with_name(topic("t")).with_partitions(vec![partition])];
         let request = AlterPartitionReassignmentsRequest::default().with_timeout_ms(1000).with_topics(topics);
         let response: AlterPartitionReassignmentsResponse = world.ask(client, 1, &request);
+        assert_eq!(response.error_message, None);
         ErrorCode::from_code(response.responses[0].partitions[0].error_code).unwrap()
     };
     assert_eq!(moved(0, Some(&[1])), ErrorCode::None);
