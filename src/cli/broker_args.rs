@@ -77,6 +77,11 @@ impl BrokerArgs {
             let advertised = parse_advertised(text)
                 .map_err(|error| Failure::usage(format_args!("--advertise {text}: {error}")))?;
             let listeners = listeners.get_or_insert(broker.listeners);
+            if listeners.len() > 1 && advertised.port != 0 {
+                let message =
+                    "one port can't lead to several listeners: leave it out, or set advertised.listeners";
+                return Err(Failure::usage(format_args!("--advertise {text}: {message}")));
+            }
             listeners.iter_mut().for_each(|listener| listener.advertised = Some(advertised.clone()));
         }
         let topics = self.topic.iter().map(|text| parse_topic(text)).collect::<Result<_, _>>()?;
