@@ -18,6 +18,7 @@ public final class Main {
     ProducerTests.addTo(suite, broker);
     ConsumerTests.addTo(suite, broker, "");
     LongPollTests.addTo(suite, broker, "");
+    GroupTests.addTo(suite, broker);
     // The newer consumer has fetch code and threads of its own, so it goes through the same list.
     Broker threaded = new Broker(bootstrap, "consumer");
     ConsumerTests.addTo(suite, threaded, "_threaded");

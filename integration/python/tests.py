@@ -384,4 +384,111 @@ def topic_limit_is_applied():
     equal([error.code() for error in sender.errors], [KafkaError.MSG_SIZE_TOO_LARGE], "delivery errors")
 
 
+class Assigned:
+    """What the group has given to a member that subscribes."""
+
+    def __init__(self, client, topic):
+        self.client = client
+        self.messages = []
+        client.subscribe([topic])
+
+    def poll(self):
+        message = self.client.poll(0.05)
+        if message is not None:
+            check(not message.error(), f"poll: {message.error()}")
+            self.messages.append(message)
+
+    def owned(self):
+        return {each.partition for each in self.client.assignment()}
+
+
+def poll_until(condition, *members, limit_s=15):
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        check(time.monotonic() < deadline, f"owned after {limit_s} s: {[member.owned() for member in members]}")
+        for member in members:
+            member.poll()
+
+
+def group_of_two(strategy):
+    """Two members share four partitions; when one leaves, the other has them all."""
+    topic, group = topic_name(), topic_name()
+    create(topic, 4)
+    settings = {"group.id": group, "partition.assignment.strategy": strategy, "auto.offset.reset": "earliest",
+                "heartbeat.interval.ms": 200}
+    with consumer(**settings) as one:
+        first = Assigned(one, topic)
+        poll_until(lambda: len(first.owned()) == 4, first)
+        with consumer(**settings) as other:
+            second = Assigned(other, topic)
+            poll_until(lambda: len(first.owned()) == len(second.owned()) == 2, first, second)
+            equal(first.owned() | second.owned(), {0, 1, 2, 3}, "partitions of both")
+            sender = Delivered()
+            for number in range(40):
+                sender.send(topic, b"%d" % number, partition=number % 4)
+            sender.all_well()
+            poll_until(lambda: len(first.messages) + len(second.messages) == 40, first, second)
+            equal(len(first.messages), 20, "records of the first")
+            one.commit(asynchronous=False)
+            other.commit(asynchronous=False)
+        poll_until(lambda: len(first.owned()) == 4, first)
+        first.poll()
+        equal(len(first.messages), 20, "records of the first after the other has left")
+
+
+@test(limit_s=40)
+def group_eager():
+    group_of_two("range,roundrobin")
+
+
+@test(limit_s=40)
+def group_cooperative():
+    group_of_two("cooperative-sticky")
+
+
+@test(limit_s=40)
+def group_manual_commit():
+    topic, group = filled(10), topic_name()
+    with consumer(**{"group.id": group, "auto.offset.reset": "earliest"}) as client:
+        client.subscribe([topic])
+        for message in take(client, 4):
+            client.commit(message, asynchronous=False)
+        (found,) = client.committed([TopicPartition(topic, 0)], timeout=FOLLOW_UP_S)
+        equal(found.offset, 4, "committed offset")
+    with consumer(**{"group.id": group}) as client:
+        client.subscribe([topic])
+        equal([message.offset() for message in take(client, 6)], list(range(4, 10)), "offsets after resuming")
+
+
+@test(limit_s=40)
+def group_automatic_commit():
+    topic, group = filled(10), topic_name()
+    settings = {"group.id": group, "enable.auto.commit": True, "auto.offset.reset": "earliest"}
+    with consumer(**settings) as client:
+        client.subscribe([topic])
+        take(client, 10)
+    sender = Delivered()
+    sender.send(topic, b"new")
+    sender.all_well()
+    with consumer(**settings) as client:
+        client.subscribe([topic])
+        equal(take(client, 1)[0].offset(), 10, "offset after resuming")
+
+
+@test(limit_s=40)
+def group_static_member():
+    """A static member that comes back has its partitions at once, in the same generation."""
+    topic, group = filled(1), topic_name()
+    settings = {"group.id": group, "group.instance.id": "it", "auto.offset.reset": "earliest"}
+    with consumer(**settings) as client:
+        client.subscribe([topic])
+        take(client, 1)
+    with consumer(**settings) as client:
+        back = Assigned(client, topic)
+        poll_until(lambda: back.owned() == {0}, back, limit_s=5)
+    admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
+    described = admin.describe_consumer_groups([group])[group].result(FOLLOW_UP_S)
+    equal([member.group_instance_id for member in described.members], ["it"], "members that the group still has")
+
+
 tap.main()
