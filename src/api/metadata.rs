@@ -1,7 +1,8 @@
 //! Metadata (3), versions 0–13: brokers, topics, partitions and their leaders.
 //!
 //! All topics are asked for by an empty list in v0 and by null from v1 on, where an empty list means none. A missing
-//! topic is created if broker (`auto.create.topics.enable`) and request (v4+) allow it.
+//! topic is created if broker (`auto.create.topics.enable`) and request (v4+) allow it, and all missing ones together
+//! have no more partitions than one CreateTopics may make.
 //!
 //! Versions: 4 adds the request's own word on creation (KIP-204); 5 offline replicas; 7 leader epochs; 8 to 10
 //! cluster operations (KIP-430); 10 topic ids; 12 look-up by id (KIP-516); 13 an error of the whole.
@@ -23,7 +24,7 @@ use uuid::Uuid;
 use super::topic_changes::{AUTO_CREATE_TIMEOUT_MS, answer_once_applied};
 use super::{Answer, AnyResponse, Api, Context, Refusal, authorized_operations, names, prepare::Preparation};
 use crate::base::{ErrorCode, TopicId};
-use crate::controller::{NewTopic, Partition, Topic, names as topic_names};
+use crate::controller::{MAX_PARTITIONS_A_REQUEST, NewTopic, Partition, Topic, names as topic_names};
 
 pub(crate) struct Metadata;
 
@@ -192,6 +193,12 @@ fn create<'a>(
         replication_factor: -1,
         ..NewTopic::default()
     };
+    // Above the bound of CreateTopics nothing is made, and what is missing stays so.
+    let partitions: u64 =
+        sound.iter().map(|name| u64::from(controller.default_partitions(name).max(0) as u32)).sum();
+    if partitions > MAX_PARTITIONS_A_REQUEST {
+        return created;
+    }
     let topics = controller.create_topics(sound.iter().map(topic).collect(), false);
     created.extend(sound.into_iter().zip(topics.into_iter().map(|topic| {
         topic.map_err(|error| match error.code() {

@@ -37,6 +37,10 @@ use crate::wire::check::{CheckedBatch, Rejection, check_context_free};
 /// The client id that may write to the brokers' own topics.
 const ADMIN_CLIENT: &str = "__admin_client";
 
+/// All batches of a request together may hold so many times what one of them may, once decompressed: without a bound,
+/// one frame of a thousand bombs would keep everybody else waiting for minutes.
+const FULL_BATCHES_A_REQUEST: usize = 8;
+
 pub(crate) struct Produce;
 
 /// A Produce request whose batches have been looked at.
@@ -74,12 +78,12 @@ impl Api for Produce {
                 records.insert(key, data.records.unwrap_or_default());
             }
         }
-        let partitions = records.into_iter().map(|((topic, topic_id, index), records)| RequestPartition {
-            topic,
-            topic_id: topic_id.into(),
-            index,
-            batch: check_context_free(records, preparation.version, limit)
-                .map_err(|error| Rejection::from(&error)),
+        let mut left = limit.saturating_mul(FULL_BATCHES_A_REQUEST);
+        let partitions = records.into_iter().map(|((topic, topic_id, index), records)| {
+            let checked = check_context_free(records, preparation.version, limit.min(left));
+            left = left.saturating_sub(checked.as_ref().map_or(0, CheckedBatch::decompressed_bytes));
+            let batch = checked.map_err(|error| Rejection::from(&error));
+            RequestPartition { topic, topic_id: topic_id.into(), index, batch }
         });
         let partitions = partitions.collect();
         Ok(Request { acks: wire.acks, timeout_ms: wire.timeout_ms, partitions })

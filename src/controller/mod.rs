@@ -249,7 +249,7 @@ impl Controller {
     }
 
     /// Partitions of a topic that is made without saying how many.
-    fn default_partitions(&self, name: &str) -> i32 {
+    pub(crate) fn default_partitions(&self, name: &str) -> i32 {
         match name {
             names::CONSUMER_OFFSETS => self.settings.offsets.topic_num_partitions,
             names::TRANSACTION_STATE => self.settings.transactions.state_log_num_partitions,

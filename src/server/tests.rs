@@ -156,6 +156,27 @@ fn quiet_connections_are_closed_and_active_ones_are_not() {
 }
 
 #[test]
+fn a_client_that_does_not_read_holds_up_itself_alone_and_not_for_ever() {
+    let broker = start(&[("connections.max.idle.ms", "400")]);
+    let mut deaf = connect(broker.address());
+    let shouting = std::thread::spawn(move || {
+        // Ends when the broker has closed the connection; until then it blocks once all buffers between are full.
+        let requests = api_versions(1).repeat(1000);
+        let mut sent = 0;
+        while deaf.write_all(&requests).is_ok() {
+            sent += requests.len();
+        }
+        sent
+    });
+    while !shouting.is_finished() {
+        assert_alive(&mut connect(broker.address()), 2);
+    }
+    let sent = shouting.join().unwrap();
+    assert!(sent < 64 << 20, "{sent} bytes were taken from a client that doesn't read");
+    wait_for_open(&broker, 0);
+}
+
+#[test]
 fn a_panic_ends_its_connection_alone() {
     let broker = start(&[]);
     let mut unlucky = connect(broker.address());

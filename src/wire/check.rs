@@ -36,6 +36,8 @@ struct RecordFacts {
     has_null_key: bool,
     /// Whether the records' offsets count up from 0.
     are_offsets_in_order: bool,
+    /// How much was decompressed to see this.
+    decompressed_bytes: usize,
 }
 
 /// A batch whose bytes have been looked at as far as that goes without its topic's configuration.
@@ -111,7 +113,7 @@ fn facts(bytes: &[u8], limit: usize) -> Result<RecordFacts, BatchError> {
     let base_timestamp = view.base_timestamp();
     let (mut max_timestamp, mut min_timestamp) = (NO_TIMESTAMP, i64::MAX);
     let (mut key_len_bits, mut offset_bits, mut next_offset) = (0, 0, 0);
-    walk(bytes, limit, |record| {
+    let decompressed_bytes = walk(bytes, limit, |record| {
         let timestamp = base_timestamp.wrapping_add(record.timestamp_delta);
         max_timestamp = max_timestamp.max(timestamp);
         min_timestamp = min_timestamp.min(if timestamp == NO_TIMESTAMP { i64::MAX } else { timestamp });
@@ -130,6 +132,7 @@ fn facts(bytes: &[u8], limit: usize) -> Result<RecordFacts, BatchError> {
         has_timestamp: min_timestamp != i64::MAX || max_timestamp == i64::MAX,
         has_null_key: key_len_bits < 0,
         are_offsets_in_order: offset_bits == 0,
+        decompressed_bytes,
     })
 }
 
@@ -160,6 +163,16 @@ impl CheckedBatch {
     /// The batch, as it came.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+
+    /// How many bytes were decompressed to look at the records; the most that may have been, if they are bad.
+    pub fn decompressed_bytes(&self) -> usize {
+        let is_plain = self.view().is_none_or(|view| view.codec() == Some(Codec::None));
+        match &self.facts {
+            Ok(facts) => facts.decompressed_bytes,
+            Err(BatchError::Record(_)) if !is_plain => self.limit,
+            Err(_) => 0,
+        }
     }
 
     /// The batch's header.

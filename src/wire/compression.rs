@@ -158,6 +158,11 @@ impl<'a> Decompressor<'a> {
         Ok(read)
     }
 
+    /// How many bytes have come out.
+    pub fn produced(&self) -> usize {
+        self.produced
+    }
+
     fn error(&self, error: &io::Error) -> DecompressError {
         match error.kind() {
             io::ErrorKind::UnexpectedEof => DecompressError::Truncated { codec: self.codec },

@@ -36,31 +36,32 @@ impl RecordOutline {
 }
 
 /// Walks the records of the whole batch in `bytes`, in order, until all were seen, `visit` breaks or an error ends
-/// it. Compressed records are decompressed as the walk goes, at most `limit` bytes, and never held.
+/// it. Compressed records are decompressed as the walk goes, at most `limit` bytes, and never held. Returns how many
+/// bytes were decompressed.
 ///
 /// As in Kafka, a walk through a compressed batch does not compare a record's length with its fields.
 pub fn walk(
     bytes: &[u8],
     limit: usize,
     mut visit: impl FnMut(&RecordOutline) -> ControlFlow<()>,
-) -> Result<(), RecordError> {
+) -> Result<usize, RecordError> {
     let (Some(view), Some(body)) = (BatchView::new(bytes), bytes.get(HEADER_LEN..)) else {
         return Err(RecordError::Ended);
     };
     let codec = view.codec().unwrap_or(Codec::None);
     if codec == Codec::None {
-        return walk_slice(body, view.count(), visit);
+        return walk_slice(body, view.count(), visit).map(|()| 0);
     }
     let mut stream = RecordStream::new(Decompressor::new(codec, body, limit)?);
     for _ in 0..view.count() {
         if visit(&stream.record()?).is_break() {
-            return Ok(());
+            return Ok(stream.source.produced());
         }
     }
     if view.count() > 0 && !stream.at_end()? {
         return Err(RecordError::Remaining);
     }
-    Ok(())
+    Ok(stream.source.produced())
 }
 
 fn walk_slice(

@@ -15,6 +15,10 @@ use crate::base::{ErrorCode, Instant, TopicId};
 /// A session that wasn't used for this long may make room for any other; one younger than this is protected.
 const EVICTION: Duration = Duration::from_millis(120_000);
 
+/// The most partitions that all sessions of a broker remember together, about 100 bytes each. Kafka bounds the number
+/// of sessions alone; a client could then have us remember a thousand times what fits into a request.
+const MAX_PARTITIONS: usize = 1_000_000;
+
 /// How a request names a topic, and so how its session remembers it: by name up to v12, by id from v13.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum TopicKey {
@@ -119,13 +123,22 @@ pub(crate) struct SessionRow<'a> {
 pub(crate) struct FetchSessions {
     slots: usize,
     sessions: BTreeMap<i32, Session>,
+    /// How many partitions the sessions remember together, and may.
+    partitions: usize,
+    max_partitions: usize,
     entropy: Entropy,
 }
 
 impl FetchSessions {
     /// At most `slots` sessions (`max.incremental.fetch.session.cache.slots`).
     pub(crate) fn new(slots: usize, entropy: Entropy) -> Self {
-        FetchSessions { slots, sessions: BTreeMap::new(), entropy }
+        FetchSessions {
+            slots,
+            sessions: BTreeMap::new(),
+            partitions: 0,
+            max_partitions: MAX_PARTITIONS,
+            entropy,
+        }
     }
 
     /// How many sessions there are.
@@ -138,7 +151,8 @@ impl FetchSessions {
     ///
     /// # Errors
     /// FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR, for the whole
-    /// request.
+    /// request. A session that would remember too much ends with the first of these: its client then asks for a new
+    /// one, and goes on without if it can't have that.
     pub(crate) fn begin(
         &mut self,
         request: SessionRequest,
@@ -148,7 +162,7 @@ impl FetchSessions {
     ) -> Result<SessionContext, ErrorCode> {
         match request.epoch {
             0 | -1 => {
-                self.sessions.remove(&request.id);
+                self.remove(request.id);
                 if request.epoch == -1 {
                     return Ok(SessionContext::Sessionless);
                 }
@@ -164,6 +178,15 @@ impl FetchSessions {
         if session.uses_topic_ids != request.uses_topic_ids {
             return Err(ErrorCode::FetchSessionTopicIdError);
         }
+        let before = session.partitions.len();
+        let room = self.max_partitions.saturating_sub(self.partitions);
+        if wanted.len() > room {
+            let added = wanted.iter().filter(|(key, _)| !session.partitions.contains_key(key)).count();
+            if added > room {
+                self.remove(request.id);
+                return Err(ErrorCode::FetchSessionIdNotFound);
+            }
+        }
         for (key, spec) in wanted {
             match session.partitions.get_mut(key) {
                 Some(cached) => cached.spec = *spec,
@@ -175,8 +198,9 @@ impl FetchSessions {
         for key in forgotten {
             session.partitions.shift_remove(key);
         }
+        self.partitions = self.partitions - before + session.partitions.len();
         if session.partitions.is_empty() {
-            self.sessions.remove(&request.id);
+            self.remove(request.id);
             return Ok(SessionContext::Sessionless);
         }
         session.last_used = now;
@@ -215,6 +239,12 @@ impl FetchSessions {
         }
     }
 
+    fn remove(&mut self, id: i32) {
+        if let Some(session) = self.sessions.remove(&id) {
+            self.partitions -= session.partitions.len();
+        }
+    }
+
     fn create(
         &mut self,
         privileged: bool,
@@ -223,6 +253,9 @@ impl FetchSessions {
         now: Instant,
     ) -> i32 {
         if self.sessions.len() >= self.slots && !self.evict(privileged, rows.len(), now) {
+            return 0;
+        }
+        if rows.len() > self.max_partitions.saturating_sub(self.partitions) {
             return 0;
         }
         let partitions = rows.iter().map(|row| {
@@ -238,6 +271,7 @@ impl FetchSessions {
             epoch: 1,
             partitions: partitions.collect(),
         };
+        self.partitions += session.partitions.len();
         let id = self.draw_id();
         self.sessions.insert(id, session);
         id
@@ -258,7 +292,7 @@ impl FetchSessions {
         let oldest = self.sessions.iter().min_by_key(|(id, session)| (session.last_used, **id));
         let Some((&oldest, session)) = oldest else { return false };
         if now.saturating_since(session.last_used) > EVICTION {
-            self.sessions.remove(&oldest);
+            self.remove(oldest);
             return true;
         }
         let evictable = self.sessions.iter().filter(|(_, session)| {
@@ -268,7 +302,7 @@ impl FetchSessions {
         let rank = |(id, session): (&i32, &Session)| (session.privileged, session.partitions.len(), *id);
         match evictable.map(rank).min() {
             Some(least) if (privileged, size, 0) >= least => {
-                self.sessions.remove(&least.2);
+                self.remove(least.2);
                 true
             }
             _ => false,
@@ -407,5 +441,25 @@ mod tests {
         let context = sessions.begin(follower, &wanted, &[], Instant::ZERO).unwrap();
         assert_ne!(sessions.finish(context, &mut replies(&wanted), Instant::ZERO), Ok(0));
         assert!(sessions.wanted(consumer).is_empty());
+    }
+
+    #[test]
+    fn what_all_sessions_remember_has_a_bound() {
+        let mut sessions = FetchSessions { max_partitions: 3, ..sessions(10) };
+        let first = open(&mut sessions, &[0, 1], Instant::ZERO);
+        assert_ne!(first, 0);
+        assert_eq!(open(&mut sessions, &[0, 1], Instant::ZERO), 0, "two more are too many");
+        let second = open(&mut sessions, &[0], Instant::ZERO);
+        assert_ne!(second, 0);
+
+        let same = sessions.begin(request(first, 1), &wanted(&[0, 1]), &[], Instant::ZERO);
+        assert!(same.is_ok(), "what is remembered already needs no room");
+        let more = sessions.begin(request(first, 2), &wanted(&[2]), &[], Instant::ZERO);
+        assert_eq!(more, Err(ErrorCode::FetchSessionIdNotFound));
+        assert_ne!(open(&mut sessions, &[0, 1], Instant::ZERO), 0, "its room is free again");
+
+        sessions.begin(request(second, 1), &[], &[key(0)], Instant::ZERO).unwrap();
+        assert_ne!(open(&mut sessions, &[0], Instant::ZERO), 0, "so is what was forgotten");
+        assert_eq!(sessions.partitions, 3);
     }
 }

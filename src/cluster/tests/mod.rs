@@ -25,7 +25,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 
 use super::*;
-use crate::api::{Endpoint, Preparer, encode};
+use crate::api::{Endpoint, PrepareLimits, Preparer, encode};
 use crate::wire::batch::{BatchView, Codec};
 use crate::wire::records::{BatchBuilder, BatchHeader, RecordIter};
 
@@ -35,6 +35,7 @@ pub(super) struct World {
     pub(super) cluster: Cluster,
     pub(super) now_ms: u64,
     next_connection: u64,
+    pub(super) limits: PrepareLimits,
     /// Frames that have come out and that nobody has looked at.
     frames: Vec<(ConnectionId, Bytes)>,
     /// Connections that the cluster wanted closed.
@@ -59,6 +60,7 @@ impl World {
             cluster: Cluster::new(config, Now::at_millis(0)).unwrap(),
             now_ms: 0,
             next_connection: 0,
+            limits: PrepareLimits::default(),
             frames: Vec::new(),
             closed: Vec::new(),
         }
@@ -106,7 +108,7 @@ impl World {
         let mut frame = BytesMut::new();
         header.encode(&mut frame, R::header_version(version)).unwrap();
         request.encode(&mut frame, version).unwrap();
-        let prepared = Preparer::default().prepare(frame.freeze()).unwrap();
+        let prepared = Preparer::new(self.limits).prepare(frame.freeze()).unwrap();
         self.cluster.handle_request(self.now(), id, prepared);
         self.collect();
     }

@@ -141,3 +141,117 @@ fn an_idle_producer_is_forgotten_at_the_next_check() {
     world.advance(Duration::from_millis(100));
     assert_eq!(send(&mut world, 5), 0, "any sequence may be the first");
 }
+
+#[test]
+fn acks_all_with_one_replica_waits_for_nobody() {
+    let mut world = World::new();
+    world.create_topic("t", 1, &[("min.insync.replicas", "2")]);
+    let client = world.connect();
+    for offset in 0..3 {
+        let request = produce("t", 0, batch(&["a"], 1), -1).with_timeout_ms(i32::MAX);
+        let response: ProduceResponse = world.ask(client, PRODUCE, &request);
+        let row = &response.responses[0].partition_responses[0];
+        assert_eq!(
+            (row.error_code, row.base_offset),
+            (0, offset),
+            "two in sync can't be asked of one replica"
+        );
+    }
+    assert!(world.cluster.waits(world.now()).is_empty(), "nothing is left until the timeout");
+}
+
+#[test]
+fn one_bad_partition_leaves_the_others_and_its_sequence_alone() {
+    let mut world = World::new();
+    world.create_topic("t", 2, &[("max.message.bytes", "200")]);
+    let client = world.connect();
+    let header =
+        BatchHeader { producer_id: 5, producer_epoch: 0, base_sequence: 0, ..BatchHeader::default() };
+    let large = "x".repeat(1000);
+    for version in [3, 7, 8, 9, 12] {
+        let index = 1;
+        let mut request = produce("t", 0, batch_of(header, &[&large], 1), -1);
+        let good = produce("t", index, batch(&["a"], 1), -1).topic_data[0].partition_data[0].clone();
+        request.topic_data[0].partition_data.push(good);
+        let response: ProduceResponse = world.ask(client, version, &request);
+        let errors: Vec<i16> =
+            response.responses[0].partition_responses.iter().map(|row| row.error_code).collect();
+        assert_eq!(errors, [crate::base::ErrorCode::MessageTooLarge.code(), 0], "v{version}");
+    }
+    let response: ProduceResponse =
+        world.ask(client, PRODUCE, &produce("t", 0, batch_of(header, &["a"], 1), -1));
+    let row = &response.responses[0].partition_responses[0];
+    assert_eq!((row.error_code, row.base_offset), (0, 0), "the sequence is still to come");
+}
+
+#[test]
+fn what_a_request_decompresses_to_has_a_bound() {
+    let mut world = World::new();
+    world.limits = PrepareLimits { max_decompressed_bytes: 10_000 };
+    world.create_topic("t", 10, &[]);
+    let client = world.connect();
+    let header = BatchHeader { codec: Codec::Gzip, ..BatchHeader::default() };
+    let records = batch_of(header, &[&"x".repeat(9_000)], 1);
+    let mut request = produce("t", 0, records.clone(), 1);
+    for index in 1..10 {
+        let more = produce("t", index, records.clone(), 1).topic_data[0].partition_data[0].clone();
+        request.topic_data[0].partition_data.push(more);
+    }
+    let response: ProduceResponse = world.ask(client, PRODUCE, &request);
+    let rows = &response.responses[0].partition_responses;
+    let errors: Vec<i16> = rows.iter().map(|row| row.error_code).collect();
+    let refused = crate::base::ErrorCode::InvalidRecord.code();
+    assert_eq!(errors, [0, 0, 0, 0, 0, 0, 0, 0, refused, refused]);
+    let response: ProduceResponse = world.ask(client, PRODUCE, &produce("t", 9, records, 1));
+    assert_eq!(error_of(&response), 0, "by itself it is not too much");
+}
+
+/// Counts what is logged as an error on this thread.
+#[derive(Clone, Default)]
+struct LoggedErrors(std::sync::Arc<std::sync::atomic::AtomicUsize>);
+
+impl tracing::Subscriber for LoggedErrors {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::ERROR
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn a_full_log_memory_is_logged_once_a_minute() {
+    let mut world = World::of(ClusterConfig { log_memory_bytes: 1, ..ClusterConfig::default() });
+    world.create_topic("t", 1, &[]);
+    let client = world.connect();
+    let logged = LoggedErrors::default();
+    let count = || logged.0.load(std::sync::atomic::Ordering::Relaxed);
+    tracing::subscriber::with_default(logged.clone(), || {
+        let mut refused = |world: &mut World| {
+            let response: ProduceResponse = world.ask(client, PRODUCE, &produce("t", 0, batch(&["a"], 1), 1));
+            assert_eq!(error_of(&response), crate::base::ErrorCode::KafkaStorageError.code());
+        };
+        refused(&mut world);
+        refused(&mut world);
+        assert_eq!(count(), 1);
+        world.advance(Duration::from_millis(59_999));
+        refused(&mut world);
+        assert_eq!(count(), 1);
+        world.advance(Duration::from_millis(1));
+        refused(&mut world);
+        assert_eq!(count(), 2);
+    });
+}

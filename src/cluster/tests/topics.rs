@@ -63,6 +63,20 @@ fn a_missing_topic_is_not_made_against_the_will_of_broker_or_client() {
 }
 
 #[test]
+fn metadata_makes_no_more_partitions_than_one_creation_may() {
+    let mut world = World::with(&[("num.partitions", "5000")]);
+    let client = world.connect();
+    let mut ask = |names: &[&'static str]| -> Vec<i16> {
+        let response: MetadataResponse = world.ask(client, 12, &named(names));
+        response.topics.iter().map(|topic| topic.error_code).collect()
+    };
+    let missing = ErrorCode::UnknownTopicOrPartition.code();
+    assert_eq!(ask(&["a", "b", "c"]), [missing; 3], "15,000 are too many for all of them");
+    assert_eq!(ask(&["a", "b"]), [0; 2]);
+    assert_eq!(ask(&["a", "b", "c"]), [0; 3], "what is there already doesn't count");
+}
+
+#[test]
 fn creation_is_refused_with_kafkas_codes() {
     let mut world = World::new();
     world.create_topic("a.b", 1, &[]);
