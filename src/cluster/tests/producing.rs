@@ -240,7 +240,7 @@ fn a_full_log_memory_is_logged_once_a_minute() {
     let logged = LoggedErrors::default();
     let count = || logged.0.load(std::sync::atomic::Ordering::Relaxed);
     tracing::subscriber::with_default(logged.clone(), || {
-        let mut refused = |world: &mut World| {
+        let refused = |world: &mut World| {
             let response: ProduceResponse = world.ask(client, PRODUCE, &produce("t", 0, batch(&["a"], 1), 1));
             assert_eq!(error_of(&response), crate::base::ErrorCode::KafkaStorageError.code());
         };
