@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::Decodable;
 
-use super::{AnyRequest, ApiEntry, Request, api_versions, entry};
+use super::{AnyRequest, ApiEntry, Request, api_versions, entry, produce};
 use crate::wire;
 use crate::wire::header::{HeaderError, RequestHeader};
 
@@ -87,6 +87,9 @@ impl Preparation {
     }
 }
 
+/// So many compressed bytes may hold megabytes of records, which take milliseconds to look at.
+const HEAVY_COMPRESSED_BYTES: usize = 512;
+
 /// Prepares the requests of one connection, one after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Preparer {
@@ -99,6 +102,15 @@ impl Preparer {
     /// A preparer with these bounds.
     pub fn new(limits: PrepareLimits) -> Self {
         Preparer { limits, client_id: None }
+    }
+
+    /// Whether preparing this frame takes so long that others should not have to wait for it: it brings records to be
+    /// decompressed.
+    pub fn is_heavy(&self, frame: &Bytes) -> bool {
+        let Ok((header, len)) = RequestHeader::parse(frame) else { return false };
+        header.api_key == ApiKey::Produce as i16
+            && frame.len() >= HEAVY_COMPRESSED_BYTES
+            && produce::compressed_bytes(header.api_version, frame.slice(len..)) >= HEAVY_COMPRESSED_BYTES
     }
 
     /// Reads the request in `frame` (header and body, without the length before it).

@@ -32,7 +32,9 @@ use crate::controller::names as topic_names;
 use crate::log::AppendError;
 use crate::purgatory::Description;
 use crate::replica::Replica;
+use crate::wire::batch::{BatchView, Codec};
 use crate::wire::check::{CheckedBatch, Rejection, check_context_free};
+use crate::wire::decode::decode;
 
 /// The client id that may write to the brokers' own topics.
 const ADMIN_CLIENT: &str = "__admin_client";
@@ -206,6 +208,16 @@ fn append_to(
         log_start_offset: appended.log_start_offset,
         state: State::Pending,
     })
+}
+
+/// How many bytes of compressed batches a request brings; 0 if it can't be read.
+pub(super) fn compressed_bytes(version: i16, body: Bytes) -> usize {
+    let Ok(request) = decode::<ProduceRequest>(ApiKey::Produce as i16, version, body) else { return 0 };
+    let records = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
+    let records = records.filter_map(|data| data.records.as_ref());
+    let is_compressed =
+        |records: &&Bytes| BatchView::new(records).is_some_and(|view| view.codec() != Some(Codec::None));
+    records.filter(is_compressed).map(Bytes::len).sum()
 }
 
 /// A Produce request of which some partition isn't acknowledged yet.

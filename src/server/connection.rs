@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 use super::driver::{Handle, Turn};
 use super::hangup::hung_up;
 use super::mailbox::{Delivery, Ending};
-use crate::api::Reply;
-use crate::session::{MAX_SLICES, Session, SessionLimits, Violation};
+use crate::api::{Prepared, Reply};
+use crate::session::{MAX_SLICES, Next, Preparing, Session, SessionLimits, Violation};
 
 thread_local! {
     /// Where replies are encoded. Shared by the connections of a thread, so that waiting ones hold none of it; its
@@ -83,9 +83,16 @@ impl Connection {
             tokio::task::yield_now().await;
             self.work_bytes = 0;
         }
-        let Some(prepared) = self.session.next_request().map_err(End::Violation)? else {
-            self.flush().await?;
-            return self.read().await;
+        let prepared = match self.session.next_request().map_err(End::Violation)? {
+            Some(Next::Ready(prepared)) => prepared,
+            Some(Next::Heavy(preparing)) => {
+                self.flush().await?;
+                prepare_aside(preparing).await?
+            }
+            None => {
+                self.flush().await?;
+                return self.read().await;
+            }
         };
         self.work_bytes += REQUEST_WORK_BYTES;
         let reply = match self.handle.request(prepared) {
@@ -189,4 +196,15 @@ impl Connection {
 
 fn is_idle(handle: &Handle, context: &mut Context<'_>) -> bool {
     handle.mailbox().poll_ending(context) == Poll::Ready(Ending::Idle)
+}
+
+/// Prepares a request on a thread for such work, so that everybody else goes on meanwhile.
+async fn prepare_aside(preparing: Preparing) -> Result<Prepared, End> {
+    match tokio::task::spawn_blocking(move || preparing.prepare()).await {
+        Ok(prepared) => prepared.map_err(End::Violation),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(End::Ours(Ending::Shutdown)),
+        },
+    }
 }

@@ -66,6 +66,8 @@ impl Server {
     /// If the system refuses timers or polling.
     pub fn runtime() -> Result<Runtime, StartError> {
         let mut builder = Builder::new_current_thread();
+        // Threads for what is decompressed: more than there are cores would only be in each other's way.
+        builder.max_blocking_threads(std::thread::available_parallelism().map_or(1, usize::from));
         builder.enable_all().build().map_err(|source| StartError::Runtime { source })
     }
 

@@ -22,8 +22,8 @@
 mod input;
 mod output;
 
-use bytes::BytesMut;
 use bytes::buf::Limit;
+use bytes::{Bytes, BytesMut};
 
 use crate::api::{EncodeError, PrepareLimits, Prepared, Preparer, Refusal, Reply, encode};
 use crate::wire::frame::FrameError;
@@ -55,6 +55,32 @@ pub enum Violation {
     /// A frame isn't a request that can be answered.
     #[error(transparent)]
     Refused(#[from] Refusal),
+}
+
+/// What [`Session::next_request`] has found.
+#[derive(Debug)]
+pub enum Next {
+    /// A request, ready for the cluster.
+    Ready(Prepared),
+    /// A request that takes so long to prepare that other connections should not have to wait for it.
+    Heavy(Preparing),
+}
+
+/// A request that is still to be prepared, on a thread of its own.
+#[derive(Debug)]
+pub struct Preparing {
+    preparer: Preparer,
+    frame: Bytes,
+}
+
+impl Preparing {
+    /// Prepares it.
+    ///
+    /// # Errors
+    /// If what the client sent can't be a request; the connection must then be closed.
+    pub fn prepare(mut self) -> Result<Prepared, Violation> {
+        Ok(self.preparer.prepare(self.frame)?)
+    }
 }
 
 /// One connection's state between its bytes and its requests.
@@ -89,14 +115,16 @@ impl Session {
     /// # Errors
     /// If what the client sent can't be a request; the connection must then be closed once [`Session::output`] is
     /// written.
-    pub fn next_request(&mut self) -> Result<Option<Prepared>, Violation> {
+    pub fn next_request(&mut self) -> Result<Option<Next>, Violation> {
         if self.waiting {
             return Ok(None);
         }
         let Some(frame) = self.input.next_frame()? else { return Ok(None) };
-        let prepared = self.preparer.prepare(frame)?;
         self.waiting = true;
-        Ok(Some(prepared))
+        if self.preparer.is_heavy(&frame) {
+            return Ok(Some(Next::Heavy(Preparing { preparer: self.preparer.clone(), frame })));
+        }
+        Ok(Some(Next::Ready(self.preparer.prepare(frame)?)))
     }
 
     /// Takes the reply to the request that waits and queues its bytes; the next request may then come. `scratch` is
@@ -135,11 +163,18 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::{BufMut, Bytes};
+    use bytes::BufMut;
     use std::io::IoSlice;
 
     fn session() -> Session {
         Session::new(SessionLimits { max_frame_bytes: 1 << 20, ..SessionLimits::default() })
+    }
+
+    fn next(session: &mut Session) -> Option<Prepared> {
+        session.next_request().unwrap().map(|next| match next {
+            Next::Ready(prepared) => prepared,
+            Next::Heavy(preparing) => panic!("heavy: {preparing:?}"),
+        })
     }
 
     /// ApiVersions v0 with this correlation id, framed.
@@ -185,7 +220,7 @@ mod tests {
         let frame = api_versions(7);
         for (at, byte) in frame.iter().enumerate() {
             read(&mut session, &[*byte]);
-            let request = session.next_request().unwrap();
+            let request = next(&mut session);
             assert_eq!(request.map(|request| request.correlation_id), (at == frame.len() - 1).then_some(7));
         }
         assert!(!session.is_within_frame());
@@ -197,7 +232,7 @@ mod tests {
         read(&mut session, &[api_versions(1), api_versions(2), api_versions(3)].concat());
         let mut scratch = BytesMut::new();
         for correlation_id in 1..=3 {
-            let request = session.next_request().unwrap().unwrap();
+            let request = next(&mut session).unwrap();
             assert_eq!(request.correlation_id, correlation_id);
             assert_eq!(request.request.api().name, "ApiVersions");
             assert!(session.next_request().unwrap().is_none(), "while one waits there is no other");
@@ -259,7 +294,7 @@ mod tests {
     fn a_session_that_waits_holds_no_buffer() {
         let mut session = session();
         read(&mut session, &api_versions(1));
-        let request = session.next_request().unwrap();
+        let request = next(&mut session);
         assert!(request.is_some());
         session.release();
         assert_eq!(session.input.capacity(), 0);
@@ -280,5 +315,49 @@ mod tests {
         let mut slices = [IoSlice::new(&[]); MAX_SLICES];
         let count = session.output().slices(&mut slices);
         slices[..count].iter().map(|slice| String::from_utf8(slice.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn compressed_records_are_prepared_aside_and_others_at_once() {
+        use crate::wire::batch::Codec;
+        use crate::wire::records::{BatchBuilder, BatchHeader};
+        use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+        use kafka_protocol::messages::{ProduceRequest, RequestHeader};
+        use kafka_protocol::protocol::{Encodable, HeaderVersion};
+        let frame = |codec, bytes: usize| {
+            let mut builder = BatchBuilder::new(BatchHeader { codec, ..BatchHeader::default() });
+            builder.push(1, None, Some(&vec![0; bytes]), std::iter::empty());
+            let data = PartitionProduceData::default().with_records(Some(builder.build().unwrap()));
+            let request = ProduceRequest::default()
+                .with_topic_data(vec![TopicProduceData::default().with_partition_data(vec![data])]);
+            let mut frame = BytesMut::new();
+            frame.put_i32(0);
+            let header = RequestHeader::default().with_request_api_version(9);
+            header.encode(&mut frame, ProduceRequest::header_version(9)).unwrap();
+            request.encode(&mut frame, 9).unwrap();
+            let length = frame.len() as i32 - 4;
+            frame[..4].copy_from_slice(&length.to_be_bytes());
+            frame
+        };
+        for (codec, bytes, is_heavy) in
+            [(Codec::None, 100_000, false), (Codec::Gzip, 1, false), (Codec::Gzip, 1_000_000, true)]
+        {
+            let mut session = session();
+            let mut left = &frame(codec, bytes)[..];
+            while !left.is_empty() {
+                let mut buffer = session.read_buffer();
+                let (now, later) = left.split_at(left.len().min(buffer.remaining_mut()));
+                buffer.put_slice(now);
+                left = later;
+            }
+            match session.next_request().unwrap().unwrap() {
+                Next::Ready(_) => assert!(!is_heavy, "{codec:?} {bytes}"),
+                Next::Heavy(preparing) => {
+                    assert!(is_heavy, "{codec:?} {bytes}");
+                    assert!(session.next_request().unwrap().is_none(), "one at a time");
+                    preparing.prepare().unwrap();
+                }
+            }
+        }
     }
 }
