@@ -12,6 +12,9 @@ use crate::wire::batch::BatchView;
 /// Batches remembered per producer, so that a client with five requests in flight can repeat any of them.
 pub const BATCHES_REMEMBERED: usize = 5;
 
+/// What a batch has for an epoch where it has none. A producer id may come with it all the same.
+const NO_PRODUCER_EPOCH: i16 = -1;
+
 /// Who appends a batch, which decides what is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendOrigin {
@@ -186,7 +189,8 @@ impl ProducerStates {
         if batch.is_control() {
             return Ok(Verdict::Append);
         }
-        if origin == AppendOrigin::Client {
+        // A producer that was last seen without an epoch may go on with any sequence.
+        if origin == AppendOrigin::Client && known.epoch != NO_PRODUCER_EPOCH {
             let last = if epoch == known.epoch { known.last_sequence() } else { -1 };
             let expected = increment_sequence(last, 1);
             if base_sequence != expected {
@@ -376,6 +380,15 @@ mod tests {
         for sequence in [0, 1, 77, i32::MAX] {
             assert_eq!(check(&states, draft(sequence, 3)), Ok(Verdict::Append));
         }
+    }
+
+    #[test]
+    fn a_producer_seen_without_an_epoch_may_go_on_anywhere() {
+        let states = states(&[Draft { epoch: -1, ..draft(0, 3) }]);
+        for epoch in [-1, 0, 5] {
+            assert_eq!(check(&states, Draft { epoch, ..draft(77, 1) }), Ok(Verdict::Append));
+        }
+        assert!(matches!(check(&states, Draft { epoch: -1, ..draft(0, 3) }), Ok(Verdict::Duplicate(_))));
     }
 
     #[test]

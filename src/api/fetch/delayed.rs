@@ -67,6 +67,7 @@ impl FetchWait {
         let row = |at: usize, reply| SessionRow {
             target: at,
             key: &targets[at].key,
+            name: &targets[at].name,
             spec: targets[at].spec,
             reply,
         };
@@ -147,7 +148,7 @@ fn waiting_bytes(
     start: crate::log::OffsetPosition,
     limits: &FetchLimits,
 ) -> Option<usize> {
-    let replica = readable(parts, key, &target.spec, limits).ok()?;
+    let replica = readable(parts, key, target, limits).ok()?;
     if divergence(replica, &target.spec).is_ok_and(|end| end.is_some()) {
         return None;
     }

@@ -111,9 +111,18 @@ impl Api for Fetch {
             Ok(session) => session,
             Err(error) => return Answer::Ready(FetchReply { error, ..FetchReply::default() }),
         };
-        let wanted = match session {
-            SessionContext::Incremental { id, .. } => sessions.wanted(id),
-            SessionContext::New { .. } | SessionContext::Sessionless => request.wanted,
+        let targets = match session {
+            SessionContext::Incremental { id, .. } => context
+                .parts
+                .broker
+                .fetch_sessions
+                .wanted(id)
+                .map(|(key, spec, name)| Target::new(&context.parts, key.clone(), spec, name))
+                .collect(),
+            SessionContext::New { .. } | SessionContext::Sessionless => {
+                let wanted = request.wanted.into_iter();
+                wanted.map(|(key, spec)| Target::new(&context.parts, key, spec, None)).collect()
+            }
         };
         let most = i32::try_from(context.parts.controller.settings().network.fetch_max_bytes);
         let max_bytes = request.max_bytes.min(most.unwrap_or(i32::MAX));
@@ -131,7 +140,7 @@ impl Api for Fetch {
                 max_bytes: max_bytes.into(),
                 min_bytes: request.min_bytes.min(max_bytes),
             },
-            targets: wanted.into_iter().map(|(key, spec)| Target::new(&context.parts, key, spec)).collect(),
+            targets,
         };
         let read = wait.read(&context.parts);
         if request.max_wait_ms <= 0 || read.must_answer(&wait.limits) {

@@ -34,24 +34,36 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn new(parts: &Parts<'_>, key: FetchKey, spec: FetchSpec) -> Self {
+    /// `known_name` is what a session has learnt of the topic's name.
+    pub(super) fn new(
+        parts: &Parts<'_>,
+        key: FetchKey,
+        spec: FetchSpec,
+        known_name: Option<&Arc<str>>,
+    ) -> Self {
         let topics = parts.controller.topics();
         let topic = match &key.topic {
             TopicKey::Name(name) => topics.by_name(name),
-            TopicKey::Id(id) => topics.by_id(*id),
+            // By the name, once it is known, as Kafka's sessions do. The id is looked at when it comes to reading.
+            TopicKey::Id(id) => topics.by_id(*id).or_else(|| topics.by_name(known_name?)),
         };
-        let partition = match (topic, &key.topic) {
-            (Some(topic), _) => match topic.partition(key.index) {
-                Some(_) => Ok(PartitionKey { topic: topic.id, index: key.index }),
-                None => Err(ErrorCode::UnknownTopicOrPartition),
-            },
-            (None, TopicKey::Name(_)) => Err(ErrorCode::UnknownTopicOrPartition),
-            (None, TopicKey::Id(_)) => Err(ErrorCode::UnknownTopicId),
+        let id = match &key.topic {
+            TopicKey::Name(_) => topic.map_or(TopicId::ZERO, |topic| topic.id),
+            TopicKey::Id(id) => *id,
         };
-        let (name, id) = match (topic, &key.topic) {
-            (Some(topic), _) => (topic.name.clone(), topic.id),
-            (None, TopicKey::Name(name)) => (name.clone(), TopicId::ZERO),
-            (None, TopicKey::Id(id)) => (Arc::from(""), *id),
+        let name = match (topic, &key.topic) {
+            (Some(topic), _) => topic.name.clone(),
+            (None, TopicKey::Name(name)) => name.clone(),
+            (None, TopicKey::Id(_)) => known_name.cloned().unwrap_or_default(),
+        };
+        let partition = match topic {
+            Some(topic) if topic.partition(key.index).is_some() => {
+                Ok(PartitionKey { topic: id, index: key.index })
+            }
+            None if matches!(key.topic, TopicKey::Id(_)) && known_name.is_none() => {
+                Err(ErrorCode::UnknownTopicId)
+            }
+            _ => Err(ErrorCode::UnknownTopicOrPartition),
         };
         Target { key, spec, name, id, partition, start: None }
     }
@@ -87,7 +99,7 @@ pub(super) fn read_all(parts: &Parts<'_>, targets: &[Target], limits: &FetchLimi
     for (at, target) in targets.iter().enumerate() {
         let Ok(key) = target.partition else { continue };
         let most = left.min(target.spec.max_bytes.into());
-        let row = read_one(parts, key, &target.spec, limits, most, read.bytes == 0);
+        let row = read_one(parts, key, target, limits, most, read.bytes == 0);
         let (reply, start) = row.unwrap_or_else(|error| (PartitionReply::failed(key.index, error), None));
         read.urgent |= reply.error.is_error() || reply.diverging_epoch.is_some();
         let bytes = reply.record_bytes();
@@ -101,12 +113,13 @@ pub(super) fn read_all(parts: &Parts<'_>, targets: &[Target], limits: &FetchLimi
 fn read_one(
     parts: &Parts<'_>,
     key: PartitionKey,
-    spec: &FetchSpec,
+    target: &Target,
     limits: &FetchLimits,
     max_bytes: i64,
     min_one_batch: bool,
 ) -> Result<(PartitionReply, Option<OffsetPosition>), ErrorCode> {
-    let replica = readable(parts, key, spec, limits)?;
+    let replica = readable(parts, key, target, limits)?;
+    let spec = &target.spec;
     let log = replica.log();
     let mut reply = PartitionReply {
         high_watermark: replica.high_watermark(),
@@ -134,12 +147,21 @@ fn read_one(
 pub(super) fn readable<'a>(
     parts: &'a Parts<'_>,
     key: PartitionKey,
-    spec: &FetchSpec,
+    target: &Target,
     limits: &FetchLimits,
 ) -> Result<&'a Replica, ErrorCode> {
-    if parts.controller.topics().by_id(key.topic).is_none() {
-        return Err(ErrorCode::UnknownTopicOrPartition);
+    let topics = parts.controller.topics();
+    if topics.by_id(key.topic).is_none() {
+        // A session by ids is told of a topic that was made again under its name.
+        let made_again =
+            matches!(target.key.topic, TopicKey::Id(_)) && topics.by_name(&target.name).is_some();
+        return Err(if made_again {
+            ErrorCode::InconsistentTopicId
+        } else {
+            ErrorCode::UnknownTopicOrPartition
+        });
     }
+    let spec = &target.spec;
     let replica = partitions::replica(parts, key)?;
     replica.check_leader(spec.current_leader_epoch)?;
     if limits.from_replica {

@@ -45,20 +45,25 @@ pub(crate) struct FetchSpec {
 }
 
 /// What a session remembers of a partition: the wish, and what was last told of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Cached {
     spec: FetchSpec,
+    /// The topic's name, once its id was known: the session holds on to it even when the topic is gone.
+    name: Option<Arc<str>>,
     high_watermark: i64,
     log_start_offset: i64,
 }
 
 impl Cached {
     fn new(spec: FetchSpec) -> Self {
-        Cached { spec, high_watermark: -1, log_start_offset: -1 }
+        Cached { spec, name: None, high_watermark: -1, log_start_offset: -1 }
     }
 
     /// Whether the partition belongs into an incremental response; remembers what is told of it.
-    fn update(&mut self, reply: &PartitionReply) -> bool {
+    fn update(&mut self, name: &Arc<str>, reply: &PartitionReply) -> bool {
+        if self.name.is_none() && !name.is_empty() {
+            self.name = Some(name.clone());
+        }
         let changed = self.high_watermark != reply.high_watermark
             || self.log_start_offset != reply.log_start_offset
             || reply.preferred_read_replica.is_some()
@@ -114,6 +119,8 @@ pub(crate) struct SessionRow<'a> {
     /// Place of the partition among those that were fetched.
     pub(crate) target: usize,
     pub(crate) key: &'a FetchKey,
+    /// The topic's name, empty if it isn't known.
+    pub(crate) name: &'a Arc<str>,
     pub(crate) spec: FetchSpec,
     pub(crate) reply: PartitionReply,
 }
@@ -208,10 +215,11 @@ impl FetchSessions {
         Ok(SessionContext::Incremental { id: request.id, epoch: session.epoch })
     }
 
-    /// All that a session wants, in its order: those that had records last come last.
-    pub(crate) fn wanted(&self, id: i32) -> Vec<(FetchKey, FetchSpec)> {
+    /// All that a session wants, in its order: those that had records last come last. With the topics' names, as far
+    /// as the session has learnt them.
+    pub(crate) fn wanted(&self, id: i32) -> impl Iterator<Item = (&FetchKey, FetchSpec, Option<&Arc<str>>)> {
         let partitions = self.sessions.get(&id).map(|session| &session.partitions);
-        partitions.into_iter().flatten().map(|(key, cached)| (key.clone(), cached.spec)).collect()
+        partitions.into_iter().flatten().map(|(key, cached)| (key, cached.spec, cached.name.as_ref()))
     }
 
     /// Ends the work on a response: makes the session that was asked for, or leaves in an incremental response only
@@ -233,7 +241,7 @@ impl FetchSessions {
             SessionContext::Incremental { id, epoch } => {
                 let session = self.sessions.get_mut(&id).filter(|session| session.epoch == epoch);
                 let session = session.ok_or(ErrorCode::InvalidFetchSessionEpoch)?;
-                rows.retain(|row| session.update(row.key, &row.reply));
+                rows.retain(|row| session.update(row.key, row.name, &row.reply));
                 Ok(id)
             }
         }
@@ -260,7 +268,7 @@ impl FetchSessions {
         }
         let partitions = rows.iter().map(|row| {
             let mut cached = Cached::new(row.spec);
-            cached.update(&row.reply);
+            cached.update(row.name, &row.reply);
             (row.key.clone(), cached)
         });
         let session = Session {
@@ -311,9 +319,9 @@ impl FetchSessions {
 }
 
 impl Session {
-    fn update(&mut self, key: &FetchKey, reply: &PartitionReply) -> bool {
+    fn update(&mut self, key: &FetchKey, name: &Arc<str>, reply: &PartitionReply) -> bool {
         let Some((at, _, cached)) = self.partitions.get_full_mut(key) else { return false };
-        let told = cached.update(reply);
+        let told = cached.update(name, reply);
         if reply.record_bytes() > 0 {
             let last = self.partitions.len() - 1;
             self.partitions.move_index(at, last);
@@ -338,15 +346,22 @@ mod tests {
         indexes.iter().map(|index| (key(*index), spec)).collect()
     }
 
-    fn replies(wanted: &[(FetchKey, FetchSpec)]) -> Vec<SessionRow<'_>> {
+    fn replies<'a>(wanted: &'a [(FetchKey, FetchSpec)]) -> Vec<SessionRow<'a>> {
         let reply = |index| PartitionReply {
             high_watermark: 0,
             log_start_offset: 0,
             ..PartitionReply::failed(index, ErrorCode::None)
         };
         let rows = wanted.iter().enumerate();
-        rows.map(|(target, (key, spec))| SessionRow { target, key, spec: *spec, reply: reply(key.index) })
-            .collect()
+        let row = |(target, (key, spec)): (usize, &'a (FetchKey, FetchSpec))| {
+            let TopicKey::Name(name) = &key.topic else { unreachable!() };
+            SessionRow { target, key, name, spec: *spec, reply: reply(key.index) }
+        };
+        rows.map(row).collect()
+    }
+
+    fn remembered(sessions: &FetchSessions, id: i32) -> Vec<(FetchKey, FetchSpec)> {
+        sessions.wanted(id).map(|(key, spec, _)| (key.clone(), spec)).collect()
     }
 
     fn request(id: i32, epoch: i32) -> SessionRequest {
@@ -369,18 +384,18 @@ mod tests {
         let id = open(&mut sessions, &[0, 1, 2], Instant::ZERO);
         let context = sessions.begin(request(id, 1), &[], &[], Instant::ZERO).unwrap();
         assert_eq!(context, SessionContext::Incremental { id, epoch: 2 });
-        let remembered = sessions.wanted(id);
-        let mut answers = replies(&remembered);
+        let wanted = remembered(&sessions, id);
+        let mut answers = replies(&wanted);
         answers[0].reply.records = vec![Bytes::from_static(b"records")];
         answers[1].reply.error = ErrorCode::UnknownTopicOrPartition;
         assert_eq!(sessions.finish(context, &mut answers, Instant::ZERO), Ok(id));
         assert_eq!(answers.iter().map(|answer| answer.key.index).collect::<Vec<_>>(), [0, 1]);
-        let order: Vec<i32> = sessions.wanted(id).iter().map(|(key, _)| key.index).collect();
+        let order: Vec<i32> = remembered(&sessions, id).iter().map(|(key, _)| key.index).collect();
         assert_eq!(order, [1, 2, 0], "what had records comes last");
 
         let context = sessions.begin(request(id, 2), &[], &[], Instant::ZERO).unwrap();
-        let remembered = sessions.wanted(id);
-        let mut answers = replies(&remembered);
+        let wanted = remembered(&sessions, id);
+        let mut answers = replies(&wanted);
         sessions.finish(context, &mut answers, Instant::ZERO).unwrap();
         let told: Vec<i32> = answers.iter().map(|answer| answer.key.index).collect();
         assert_eq!(told, [1], "a partition that has recovered is told of again");
@@ -426,10 +441,10 @@ mod tests {
         assert_eq!(open(&mut sessions, &[0, 1, 2], Instant::ZERO), 0, "nobody is old enough to go");
         sessions.begin(request(first, 1), &[], &[], late).unwrap();
         assert_ne!(open(&mut sessions, &[0], late), 0, "the idle one goes");
-        assert!(sessions.wanted(second).is_empty());
+        assert!(sessions.wanted(second).next().is_none());
         sessions.begin(request(first, 2), &[], &[], late).unwrap();
         assert_ne!(open(&mut sessions, &[0, 1, 2], late), 0, "an old smaller one goes though it is in use");
-        assert!(sessions.wanted(first).is_empty());
+        assert!(sessions.wanted(first).next().is_none());
     }
 
     #[test]
@@ -440,7 +455,7 @@ mod tests {
         let follower = SessionRequest { privileged: true, ..request(0, 0) };
         let context = sessions.begin(follower, &wanted, &[], Instant::ZERO).unwrap();
         assert_ne!(sessions.finish(context, &mut replies(&wanted), Instant::ZERO), Ok(0));
-        assert!(sessions.wanted(consumer).is_empty());
+        assert!(sessions.wanted(consumer).next().is_none());
     }
 
     #[test]

@@ -218,6 +218,31 @@ fn what_cannot_be_read_comes_last_and_unknown_ids_before_unknown_partitions() {
 }
 
 #[test]
+fn a_session_by_ids_holds_on_to_the_name_of_a_topic_that_is_gone() {
+    let mut world = World::new();
+    world.create_topic("t", 1, &[]);
+    let client = world.connect();
+    let id: Uuid = world.cluster.controller().topics().by_name("t").unwrap().id.into();
+    let mut first = fetch("", 0, 0).with_max_wait_ms(0).with_session_epoch(0);
+    first.topics[0].topic_id = id;
+    let session = world.ask(client, 18, &first).session_id;
+    let next = |world: &mut World, epoch| {
+        let request =
+            first.clone().with_session_id(session).with_session_epoch(epoch).with_topics(Vec::new());
+        let response = world.ask(client, 18, &request);
+        let topic = response.responses.first().expect("an error is told");
+        assert_eq!(topic.topic_id, id);
+        topic.partitions[0].error_code
+    };
+    let other = world.connect();
+    let delete = DeleteTopicsRequest::default().with_timeout_ms(1000).with_topic_names(vec![topic("t")]);
+    assert_eq!(world.ask(other, 5, &delete).responses[0].error_code, 0);
+    assert_eq!(next(&mut world, 1), ErrorCode::UnknownTopicOrPartition.code());
+    world.create_topic("t", 1, &[]);
+    assert_eq!(next(&mut world, 2), ErrorCode::InconsistentTopicId.code());
+}
+
+#[test]
 fn a_negative_leader_epoch_is_none_to_fetch_and_old_to_list_offsets() {
     let mut world = World::new();
     world.create_topic("t", 1, &[]);
