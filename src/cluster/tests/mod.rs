@@ -8,6 +8,8 @@ mod coordinators;
 mod fetching;
 mod group_load;
 mod groups;
+mod idempotence;
+mod offsets;
 mod producing;
 mod topics;
 mod whole;
