@@ -90,6 +90,7 @@ class Healthy:
         self.count = 0
         with raw.Connection(BOOTSTRAP) as connection:
             equal(connection.create_topic(self.topic), 0, "error of creation")
+            connection.settle(self.topic, 0)
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
         return self
