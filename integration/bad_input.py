@@ -256,6 +256,7 @@ def garbage_in_record_batches():
     }
     with raw.Connection(BOOTSTRAP) as connection:
         equal(connection.create_topic(topic), 0, "error of creation")
+        connection.settle(topic, 0)
         for lie, (batch, allowed) in lies.items():
             error, _ = connection.produce(topic, 0, batch)
             check(error in allowed, f"{lie}: error {error} instead of one of {sorted(allowed)}")
