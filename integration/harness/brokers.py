@@ -35,7 +35,7 @@ class HuldTarget:
     def before(self, suite):
         """Starts the broker and gives the variables that the suite needs to find it."""
         self.log_path = self.layout.logs / f"{suite}-huld.log"
-        self.process, port = start_huld(self.binary, self.log_path)
+        self.process, port = start_huld(self.binary, self.log_path, "--set", NO_RETENTION)
         return {
             "HULD_BOOTSTRAP": f"127.0.0.1:{port}",
             "HULD_TARGET": self.name,
@@ -177,6 +177,9 @@ def accepts(port):
         return False
 
 
+# Tests write records of years ago, which the first look at retention, 30 s after the start, would delete under them.
+NO_RETENTION = "log.initial.task.delay.ms=86400000"
+
 KAFKA_PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -195,4 +198,4 @@ transaction.state.log.num.partitions=5
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
-"""
+""" + NO_RETENTION + "\n"

@@ -285,16 +285,12 @@ impl LogSettings {
                 settings.producers.producer_id_expiration_check_interval_ms,
             ),
             retention_check_interval_ms: millis(settings.topics.log_retention_check_interval_ms),
-            initial_task_delay_ms: INITIAL_TASK_DELAY_MS
-                .min(millis(settings.topics.log_retention_check_interval_ms)),
+            initial_task_delay_ms: millis(settings.topics.log_initial_task_delay_ms),
             cleaner_backoff_ms: settings.topics.log_cleaner_backoff_ms,
             cleaner_enable: settings.topics.log_cleaner_enable,
         }
     }
 }
-
-/// Kafka's default of `log.initial.task.delay.ms`.
-const INITIAL_TASK_DELAY_MS: i64 = 30_000;
 
 /// The most that a segment of `__consumer_offsets` takes, bytes (ours): only closed segments are compacted, so that this
 /// bounds what 50 partitions hold of superseded offsets.

@@ -73,7 +73,7 @@ keys! { LOG_KEYS;
         "Default for topics without an index.interval.bytes of their own.";
     "log.index.size.max.bytes": Int = Some("10485760"), AtLeast(4), Medium, ClusterWide, Acts =>
         "Default for topics without a segment.index.bytes of their own.";
-    "log.initial.task.delay.ms": Long = Some("30000"), AtLeast(0), Low, ReadOnly, Stored, internal =>
+    "log.initial.task.delay.ms": Long = Some("30000"), AtLeast(0), Low, ReadOnly, Acts, internal =>
         "How long after the start periodic work on logs begins.";
     "log.local.retention.bytes": Long = Some("-2"), AtLeast(-2), Medium, ClusterWide, Stored =>
         "Default for topics without a local.retention.bytes of their own.";

@@ -92,6 +92,7 @@ part! {
         num_partitions: i32 = "num.partitions";
         default_replication_factor: i16 = "default.replication.factor";
         log_retention_check_interval_ms: u64 = "log.retention.check.interval.ms";
+        log_initial_task_delay_ms: u64 = "log.initial.task.delay.ms";
         log_cleaner_backoff_ms: u64 = "log.cleaner.backoff.ms";
         log_cleaner_enable: bool = "log.cleaner.enable";
     }
