@@ -305,6 +305,32 @@ def long_poll_idle():
             equal(answer, (0, 0, b""), "error, high watermark and records")
 
 
+@test(limit_s=60)
+def compressed_bombs():
+    if TARGET != "huld":
+        raise Skip("Kafka takes them")
+    topic = topic_name()
+    bomb = raw.gzip_batch(bytes(100 << 20))
+    check(len(bomb) < 200_000, "the bomb is small on the wire")
+    with raw.Connection(BOOTSTRAP) as connection:
+        equal(connection.create_topic(topic), 0, "error of creation")
+    errors = []
+
+    def attack():
+        with raw.Connection(BOOTSTRAP) as connection:
+            errors.extend(connection.produce(topic, 0, bomb)[0] for _ in range(3))
+
+    before = rss_bytes()
+    attackers = [threading.Thread(target=attack) for _ in range(20)]
+    with Healthy():
+        for attacker in attackers:
+            attacker.start()
+        for attacker in attackers:
+            attacker.join()
+    equal(errors, [87] * 60, "errors of the bombs")
+    bounded(before)
+
+
 @test
 def long_poll_wakes():
     topic = topic_name()

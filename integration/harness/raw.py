@@ -1,5 +1,6 @@
 """A few Kafka requests on a raw socket, at versions without compact fields: for attacks and for looking closely."""
 
+import gzip
 import socket
 import struct
 import time
@@ -200,8 +201,16 @@ def string(text):
 def batch(*values, timestamp_ms=1_700_000_000_000):
     """One uncompressed record batch with these values, without keys."""
     records = b"".join(record(number, value) for number, value in enumerate(values))
-    count = len(values)
-    checked = struct.pack(">hiqqqhii", 0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + records
+    return batch_of(0, len(values), records, timestamp_ms)
+
+
+def gzip_batch(value, timestamp_ms=1_700_000_000_000):
+    """A record batch with one record, compressed with gzip."""
+    return batch_of(1, 1, gzip.compress(record(0, value)), timestamp_ms)
+
+
+def batch_of(attributes, count, records, timestamp_ms):
+    checked = struct.pack(">hiqqqhii", attributes, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + records
     head = struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c(checked))
     return head + checked
 
