@@ -133,9 +133,9 @@ impl Waiting for Wait {
             Operation::DeleteRecords(_) => Kind::DeleteRecords,
             Operation::Metadata(_) => Kind::Topic,
             Operation::Group(wait) => wait.kind(),
-            Operation::Timer(key) => match key.kind {
-                TimerKind::Session(_) => Kind::Heartbeat,
-                TimerKind::Join | TimerKind::Sync => Kind::Rebalance,
+            Operation::Timer(key) => match **key {
+                TimerKey::Group(_, TimerKind::Session(_)) => Kind::Heartbeat,
+                TimerKey::Group(_, TimerKind::Join | TimerKind::Sync) => Kind::Rebalance,
             },
         }
     }
@@ -180,12 +180,14 @@ impl purgatory::Wait<Parts<'_>> for Wait {
             Operation::DeleteRecords(wait) => wait.describe(parts),
             Operation::Metadata(wait) => wait.describe(parts),
             Operation::Group(wait) => wait.describe(parts),
-            Operation::Timer(key) => Description {
-                waits_for: format!("group {}", key.group),
-                progress: match &key.kind {
-                    TimerKind::Session(member) => format!("session of {member}"),
-                    TimerKind::Join => "members to join".to_owned(),
-                    TimerKind::Sync => "members to sync".to_owned(),
+            Operation::Timer(key) => match &**key {
+                TimerKey::Group(group, kind) => Description {
+                    waits_for: format!("group {group}"),
+                    progress: match kind {
+                        TimerKind::Session(member) => format!("session of {member}"),
+                        TimerKind::Join => "members to join".to_owned(),
+                        TimerKind::Sync => "members to sync".to_owned(),
+                    },
                 },
             },
         }

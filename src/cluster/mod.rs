@@ -25,11 +25,12 @@ use crate::api::{
 use crate::base::entropy::Entropy;
 use crate::base::{ConnectionId, Instant, NodeId, Now, PartitionKey};
 use crate::controller::configs::{BrokerConfigs, ConfigError, Resource};
-use crate::controller::names::CONSUMER_OFFSETS;
 use crate::controller::{
     BrokerRegistration, Change, Controller, ControllerError, ListenerEndpoint, NewTopic,
 };
-use crate::coordinator::{CoordinatorSettings, Coordinators, Storage, TimerChange, TimerKey};
+use crate::coordinator::{
+    CoordinatorKind, CoordinatorSettings, Coordinators, Storage, TimerChange, TimerKey,
+};
 use crate::log::ChunkPool;
 use crate::purgatory::{Description, Purgatory, WaitId, WaitKind, Waiter};
 use crate::replica::{LogSettings, Replicas, Role};
@@ -469,22 +470,22 @@ fn apply(broker: &mut Broker, change: &Change, now: Now, pool: &mut ChunkPool) {
             if moved.high_watermark {
                 broker.wake(Key::HighWatermark(key));
             }
-            if &*topic.name == CONSUMER_OFFSETS {
+            if let Some(kind) = CoordinatorKind::of_topic(&topic.name) {
                 let leads =
                     broker.replicas.replica(key).is_some_and(|replica| *replica.role() == Role::Leader);
                 let Broker { replicas, coordinators, .. } = broker;
                 if leads {
-                    coordinators.load(key, &Storage { now, replicas, pool });
+                    coordinators.load(kind, key, &mut Storage { now, replicas, pool });
                 } else {
-                    coordinators.unload(key);
+                    coordinators.unload(kind, key);
                 }
             }
         }
         Change::TopicDeleted(topic) => {
             for index in 0..topic.partitions.len() as i32 {
                 let key = PartitionKey { topic: topic.id, index };
-                if &*topic.name == CONSUMER_OFFSETS {
-                    broker.coordinators.unload(key);
+                if let Some(kind) = CoordinatorKind::of_topic(&topic.name) {
+                    broker.coordinators.unload(kind, key);
                 }
                 if broker.replicas.remove(key, pool) {
                     broker.wake(Key::HighWatermark(key));

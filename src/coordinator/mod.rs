@@ -1,37 +1,52 @@
 //! The coordinators of one broker: a shard for each partition of `__consumer_offsets` that it leads.
 //!
-//! The runtime is written once, here. A command runs against its shard's state and leaves effects; what it wants
-//! written is appended to the shard's partition as one batch and applied to the state; who waits for it is answered
-//! once the high watermark has passed it. Loading a partition applies the same records. Requests that wait hold a
-//! [`Ticket`]; timers are a list of changes that the owner carries out. It knows no wire format and no purgatory.
+//! What they have in common is written once, in `runtime.rs`; what a shard of groups keeps is in [`groups`]. Requests that
+//! wait hold a [`Ticket`]; timers are a list of changes that the owner carries out. Knows no wire format and no
+//! purgatory.
 
 pub mod groups;
 pub mod records;
 
+mod runtime;
 mod subscription;
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
 use crate::base::entropy::Entropy;
-use crate::base::{ErrorCode, Instant, Now, PartitionKey, WallTime};
+use crate::base::{ErrorCode, Instant, Now, PartitionKey};
 use crate::controller::configs::BrokerSettings;
+use crate::controller::names::CONSUMER_OFFSETS;
 use crate::log::ChunkPool;
 use crate::replica::Replicas;
-use crate::wire::batch::{BatchView, Codec, HEADER_LEN};
-use crate::wire::compression::{CompressError, decompress};
-use crate::wire::records::{BatchBuilder, BatchHeader, RecordIter};
 use groups::{
-    Commit, Effects, GroupReply, Groups, Join, JoinReply, Leaver, OnCommit, Outcome, Sync, SyncReply,
-    TimerKind, Write,
+    Commit, Effects, GroupReply, Groups, Join, JoinReply, Leaver, Outcome, Sync, SyncReply, TimerKind,
 };
-use records::Record;
+use runtime::{Call, Runtime};
+
+/// The kinds of coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CoordinatorKind {
+    /// Of groups, in `__consumer_offsets`.
+    Group,
+}
+
+impl CoordinatorKind {
+    /// The coordinator that keeps its state in this topic.
+    pub fn of_topic(topic: &str) -> Option<Self> {
+        match topic {
+            CONSUMER_OFFSETS => Some(CoordinatorKind::Group),
+            _ => None,
+        }
+    }
+}
 
 /// A request that waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(pub u64);
+pub struct Ticket {
+    /// Who will answer.
+    kind: CoordinatorKind,
+    serial: u64,
+}
 
 /// The broker's settings that groups need.
 #[derive(Clone, Debug)]
@@ -71,13 +86,11 @@ impl CoordinatorSettings {
     }
 }
 
-/// What a timer belongs to.
+/// What a timer belongs to, and which of its timers it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct TimerKey {
-    /// The group.
-    pub group: Arc<str>,
-    /// Which of its timers.
-    pub kind: TimerKind,
+pub enum TimerKey {
+    /// A group's.
+    Group(Arc<str>, TimerKind),
 }
 
 /// A timer to be set, set anew, or (without a deadline) cancelled.
@@ -100,30 +113,11 @@ pub struct Storage<'a> {
     pub pool: &'a mut ChunkPool,
 }
 
-#[derive(Clone, Debug)]
-struct Shard {
-    key: PartitionKey,
-    groups: Groups,
-    /// What follows writes that aren't committed yet, by the high watermark that commits them.
-    uncommitted: VecDeque<(i64, OnCommit)>,
-}
-
-/// The group coordinators of one broker.
+/// The coordinators of one broker.
 #[derive(Clone, Debug)]
 pub struct Coordinators {
     settings: CoordinatorSettings,
-    /// By partition of `__consumer_offsets`.
-    shards: BTreeMap<i32, Shard>,
-    entropy: Entropy,
-    next_ticket: u64,
-    /// Tickets that somebody holds, and what they are answered with once they are.
-    tickets: FxHashMap<Ticket, Option<Result<GroupReply, ErrorCode>>>,
-    /// Tickets that were answered since [`Coordinators::take_answered`].
-    answered: Vec<Ticket>,
-    timers: Vec<TimerChange>,
-    next_clean_up: Option<Instant>,
-    /// Partitions of `__consumer_offsets` that were written to since [`Coordinators::take_written`].
-    written: Vec<PartitionKey>,
+    groups: Runtime<Groups>,
 }
 
 /// Java's `String.hashCode`.
@@ -141,17 +135,7 @@ pub fn partition_for(group: &str, partitions: i32) -> i32 {
 impl Coordinators {
     /// None yet.
     pub fn new(settings: CoordinatorSettings, entropy: Entropy) -> Self {
-        Coordinators {
-            settings,
-            shards: BTreeMap::new(),
-            entropy,
-            next_ticket: 0,
-            tickets: FxHashMap::default(),
-            answered: Vec::new(),
-            timers: Vec::new(),
-            next_clean_up: None,
-            written: Vec::new(),
-        }
+        Coordinators { settings, groups: Runtime::new(entropy) }
     }
 
     /// The settings.
@@ -159,35 +143,18 @@ impl Coordinators {
         &self.settings
     }
 
-    /// This broker leads a partition of `__consumer_offsets` from now on: its groups are loaded from the log.
-    pub fn load(&mut self, key: PartitionKey, storage: &Storage<'_>) {
-        if self.shards.get(&key.index).is_some_and(|shard| shard.key == key) {
-            return;
+    /// This broker leads a partition of a coordinator's topic from now on: its state is loaded from the log.
+    pub fn load(&mut self, kind: CoordinatorKind, key: PartitionKey, storage: &mut Storage<'_>) {
+        let mut call = Call { settings: &self.settings, storage };
+        match kind {
+            CoordinatorKind::Group => self.groups.load(&mut call, key),
         }
-        let mut groups = Groups::default();
-        if let Some(replica) = storage.replicas.replica(key) {
-            for batch in replica.log().batches() {
-                for record in read(batch.view, batch.bytes) {
-                    groups.apply(&record, storage.now);
-                }
-            }
-        }
-        for (group, kind, after_ms) in groups.start_sessions() {
-            self.set_timer(storage.now, group, kind, Some(after_ms));
-        }
-        self.shards.insert(key.index, Shard { key, groups, uncommitted: VecDeque::new() });
-        let interval = self.settings.retention_check_interval_ms;
-        self.next_clean_up
-            .get_or_insert(storage.now.instant + std::time::Duration::from_millis(interval as u64));
     }
 
     /// This broker doesn't lead the partition any more: whoever waits has to look for the new coordinator.
-    pub fn unload(&mut self, key: PartitionKey) {
-        let Some(shard) = self.shards.remove(&key.index) else { return };
-        for (_, then) in shard.uncommitted {
-            if let OnCommit::Answer(ticket, _) = then {
-                self.answer(ticket, Err(ErrorCode::NotCoordinator));
-            }
+    pub fn unload(&mut self, kind: CoordinatorKind, key: PartitionKey) {
+        match kind {
+            CoordinatorKind::Group => self.groups.unload(key),
         }
     }
 
@@ -196,13 +163,12 @@ impl Coordinators {
     /// # Errors
     /// NOT_COORDINATOR if this broker doesn't have it.
     pub fn groups_for(&self, group: &str) -> Result<&Groups, ErrorCode> {
-        let index = partition_for(group, self.settings.partitions);
-        self.shards.get(&index).map(|shard| &shard.groups).ok_or(ErrorCode::NotCoordinator)
+        self.groups.state_for(&self.settings, group)
     }
 
     /// The groups of all shards.
     pub fn all_groups(&self) -> impl Iterator<Item = &Groups> {
-        self.shards.values().map(|shard| &shard.groups)
+        self.groups.states()
     }
 
     /// JoinGroup.
@@ -297,245 +263,83 @@ impl Coordinators {
 
     /// A timer has fired.
     pub fn handle_timer(&mut self, storage: &mut Storage<'_>, key: &TimerKey) {
-        let fired = self.run(storage, &key.group, |groups, effects| {
-            groups.timer(&key.group, &key.kind, effects);
-            Ok(())
-        });
-        // A shard that was unloaded has no timers to speak of.
-        let _: Result<(), ErrorCode> = fired;
+        let mut call = Call { settings: &self.settings, storage };
+        match key {
+            TimerKey::Group(id, kind) => self.groups.handle_timer(&mut call, id, kind),
+        }
     }
 
-    /// The high watermark of a partition of `__consumer_offsets` has risen.
+    /// The high watermark of a partition has risen.
     pub fn committed(&mut self, storage: &mut Storage<'_>, key: PartitionKey) {
-        let Some(replica) = storage.replicas.replica(key) else { return };
-        let high_watermark = replica.high_watermark();
-        while let Some(shard) = self.shards.get_mut(&key.index).filter(|shard| shard.key == key) {
-            match shard.uncommitted.front() {
-                Some((required, _)) if *required <= high_watermark => {}
-                _ => return,
-            }
-            if let Some((_, then)) = shard.uncommitted.pop_front() {
-                self.follow_up(storage, key.index, then, Ok(()));
-            }
-        }
+        self.groups.committed(&mut Call { settings: &self.settings, storage }, key);
     }
 
     /// When [`Coordinators::clean_up`] must be called next.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.next_clean_up
+        self.groups.next_timeout()
     }
 
     /// Drops expired offsets and empty groups, if it is time to.
     pub fn clean_up(&mut self, storage: &mut Storage<'_>, is_topic: impl Fn(&str) -> bool) {
-        let now = storage.now;
-        if self.next_clean_up.take_if(|due| *due <= now.instant).is_none() {
-            return;
-        }
-        if !self.shards.is_empty() {
-            let interval =
-                std::time::Duration::from_millis(self.settings.retention_check_interval_ms.max(1) as u64);
-            self.next_clean_up = Some(now.instant + interval);
-        }
-        let retention_ms = self.settings.offsets_retention_ms;
-        let indexes: Vec<i32> = self.shards.keys().copied().collect();
-        for index in indexes {
-            let Some(shard) = self.shards.get(&index) else { continue };
-            let records = shard.groups.clean_up(retention_ms, &is_topic, now.wall);
-            self.write_in_parts(storage, index, records);
-        }
+        self.groups.clean_up(&mut Call { settings: &self.settings, storage }, &is_topic);
     }
 
     /// A topic is gone, and what was committed for it with it.
     pub fn forget_topic(&mut self, storage: &mut Storage<'_>, topic: &str) {
-        let indexes: Vec<i32> = self.shards.keys().copied().collect();
-        for index in indexes {
-            let records =
-                self.shards.get(&index).map(|shard| shard.groups.offsets_of_topic(topic)).unwrap_or_default();
-            self.write_in_parts(storage, index, records);
-        }
-    }
-
-    /// Writes records that need not stand or fall together, in batches that the log takes.
-    fn write_in_parts(&mut self, storage: &mut Storage<'_>, index: i32, records: Vec<Record>) {
-        /// A key is 64 KiB at most, and a part is closed by the key that reaches this.
-        const PART_BYTES: usize = 512 << 10;
-        let mut part = Vec::new();
-        let mut bytes = 0;
-        for record in records {
-            bytes += record.key_bytes();
-            part.push(record);
-            if bytes >= PART_BYTES {
-                let records = std::mem::take(&mut part);
-                self.write(storage, index, Write { records, then: OnCommit::Nothing });
-                bytes = 0;
-            }
-        }
-        if !part.is_empty() {
-            self.write(storage, index, Write { records: part, then: OnCommit::Nothing });
-        }
+        let mut call = Call { settings: &self.settings, storage };
+        self.groups.write_of_each(&mut call, |groups| groups.offsets_of_topic(topic));
     }
 
     /// The answer of a ticket, if it has come.
     pub fn take_answer(&mut self, ticket: Ticket) -> Option<Result<GroupReply, ErrorCode>> {
-        self.tickets.get(&ticket)?.as_ref()?;
-        self.tickets.remove(&ticket).flatten()
+        self.groups.take_answer(ticket)
     }
 
     /// Whoever held this ticket is gone.
     pub fn forget(&mut self, ticket: Ticket) {
-        self.tickets.remove(&ticket);
+        match ticket.kind {
+            CoordinatorKind::Group => self.groups.forget(ticket),
+        }
     }
 
     /// Tickets that were answered since the last call.
     pub fn take_answered(&mut self) -> Vec<Ticket> {
-        std::mem::take(&mut self.answered)
+        std::mem::take(&mut self.groups.answered)
     }
 
     /// Timers to be set or cancelled since the last call, in this order.
     pub fn take_timers(&mut self) -> Vec<TimerChange> {
-        std::mem::take(&mut self.timers)
+        let of_groups = self.groups.timers.drain(..);
+        let of_groups = of_groups.map(|timer| TimerChange {
+            key: TimerKey::Group(timer.id, timer.kind),
+            deadline: timer.deadline,
+        });
+        of_groups.collect()
     }
 
     /// Partitions that were written to since the last call.
     pub fn take_written(&mut self) -> Vec<PartitionKey> {
-        std::mem::take(&mut self.written)
+        std::mem::take(&mut self.groups.written)
     }
 
-    /// Runs a command on its shard and carries out what it leads to.
+    /// Runs a command on the group's shard.
     fn run<R>(
         &mut self,
         storage: &mut Storage<'_>,
         group: &Arc<str>,
         command: impl FnOnce(&mut Groups, &mut Effects<'_>) -> Result<R, ErrorCode>,
     ) -> Result<R, ErrorCode> {
-        let index = partition_for(group, self.settings.partitions);
-        let shard = self.shards.get_mut(&index).ok_or(ErrorCode::NotCoordinator)?;
-        let first_ticket = self.next_ticket + 1;
-        let mut effects = Effects {
-            now: storage.now,
-            settings: &self.settings,
-            entropy: &mut self.entropy,
-            next_ticket: &mut self.next_ticket,
-            answers: Vec::new(),
-            timers: Vec::new(),
-            writes: Vec::new(),
-        };
-        let result = command(&mut shard.groups, &mut effects);
-        let Effects { answers, timers, writes, .. } = effects;
-        self.tickets.extend((first_ticket..=self.next_ticket).map(|serial| (Ticket(serial), None)));
-        for (ticket, answer) in answers {
-            self.answer(ticket, answer);
-        }
-        for (kind, after_ms) in timers {
-            self.set_timer(storage.now, group.clone(), kind, after_ms);
-        }
-        for write in writes {
-            self.write(storage, index, write);
-        }
-        result
+        self.groups.run(&mut Call { settings: &self.settings, storage }, group, command)
     }
-
-    fn write(&mut self, storage: &mut Storage<'_>, index: i32, write: Write) {
-        let Some(shard) = self.shards.get_mut(&index) else { return };
-        let key = shard.key;
-        match append(storage, key, &write.records) {
-            Ok(required) => {
-                for record in &write.records {
-                    // A classic group is in memory already as its record has it; only its end is news.
-                    if !matches!(record, Record::ClassicGroup { value: Some(_), .. }) {
-                        shard.groups.apply(record, storage.now);
-                    }
-                }
-                shard.uncommitted.push_back((required, write.then));
-                self.written.push(key);
-                self.committed(storage, key);
-            }
-            Err(error) => self.follow_up(storage, index, write.then, Err(error)),
-        }
-    }
-
-    /// What comes after a write, or after it failed.
-    fn follow_up(
-        &mut self,
-        storage: &mut Storage<'_>,
-        index: i32,
-        then: OnCommit,
-        written: Result<(), ErrorCode>,
-    ) {
-        match then {
-            OnCommit::Nothing => {}
-            OnCommit::Answer(ticket, reply) => self.answer(ticket, written.map(|()| reply)),
-            OnCommit::Assign { group, generation, assignments } => {
-                debug_assert_eq!(partition_for(&group, self.settings.partitions), index);
-                let followed = self.run(storage, &group, |groups, effects| {
-                    let assignments = written.map(|()| &assignments);
-                    groups.assigned(&group, generation, assignments, effects);
-                    Ok(())
-                });
-                let _: Result<(), ErrorCode> = followed;
-            }
-        }
-    }
-
-    fn answer(&mut self, ticket: Ticket, answer: Result<GroupReply, ErrorCode>) {
-        if let Some(held) = self.tickets.get_mut(&ticket) {
-            *held = Some(answer);
-            self.answered.push(ticket);
-        }
-    }
-
-    fn set_timer(&mut self, now: Now, group: Arc<str>, kind: TimerKind, after_ms: Option<i64>) {
-        let deadline = after_ms.map(|after_ms| {
-            now.instant + std::time::Duration::from_millis(u64::try_from(after_ms).unwrap_or(0))
-        });
-        self.timers.push(TimerChange { key: TimerKey { group, kind }, deadline });
-    }
-}
-
-/// Appends records as one batch. Gives the high watermark that commits them.
-///
-/// # Errors
-/// As the coordinator answers what its log refuses.
-fn append(storage: &mut Storage<'_>, key: PartitionKey, records: &[Record]) -> Result<i64, ErrorCode> {
-    let batch = batch(records, storage.now.wall).map_err(|_| ErrorCode::UnknownServerError)?;
-    let appended = storage.replicas.append(key, storage.pool, &batch, storage.now);
-    match appended.ok_or(ErrorCode::NotCoordinator)? {
-        Ok((appended, _)) => Ok(appended.last_offset + 1),
-        Err(error) => Err(match error.code() {
-            ErrorCode::RecordListTooLarge | ErrorCode::MessageTooLarge => ErrorCode::UnknownServerError,
-            // Log memory is full: the client tries again, which is all that it can do.
-            _ => ErrorCode::CoordinatorNotAvailable,
-        }),
-    }
-}
-
-/// A batch as Kafka's coordinator writes it: its producer has no id, but a sequence.
-fn batch(records: &[Record], now: WallTime) -> Result<bytes::Bytes, CompressError> {
-    let mut builder = BatchBuilder::new(BatchHeader { base_sequence: 0, ..BatchHeader::default() });
-    for record in records {
-        let (key, value) = record.encode();
-        builder.push(now.as_millis(), Some(&key), value.as_deref(), std::iter::empty());
-    }
-    builder.build()
-}
-
-/// The records of a stored batch that are ours.
-fn read(view: BatchView<'_>, bytes: &[u8]) -> Vec<Record> {
-    const LIMIT: usize = 64 << 20;
-    let body = bytes::Bytes::copy_from_slice(bytes.get(HEADER_LEN..).unwrap_or_default());
-    let body = match view.codec() {
-        Some(Codec::None) => Some(body),
-        Some(codec) => decompress(codec, &body, LIMIT).ok(),
-        None => None,
-    };
-    let Some(body) = body else { return Vec::new() };
-    let records = RecordIter::new(&body, view.count()).map_while(Result::ok);
-    records.filter_map(|record| Record::decode(record.key?, record.value)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::records::Record;
+    use super::runtime::{ShardState, batch, read};
     use super::*;
+    use crate::base::WallTime;
+    use crate::wire::batch::BatchView;
 
     /// What Apache Kafka wrote, a batch a line: partition, hexadecimal bytes.
     const FROM_KAFKA: &str = include_str!("../../fixtures/consumer_offsets/batches.txt");
@@ -550,7 +354,7 @@ mod tests {
                 .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
                 .collect();
             let view = BatchView::new(&theirs).unwrap();
-            let records = read(view, &theirs);
+            let records: Vec<Record> = read(view, &theirs);
             assert_eq!(records.len(), view.count() as usize, "every record is understood: {line}");
             for record in &records {
                 kinds[match record {
@@ -560,7 +364,8 @@ mod tests {
                     Record::ClassicGroup { value: None, .. } => 3,
                 }] += 1;
             }
-            let mut ours = batch(&records, WallTime(view.max_timestamp())).unwrap().to_vec();
+            let mut ours =
+                batch(&records, Groups::batch_header(), WallTime(view.max_timestamp())).unwrap().to_vec();
             // The log stamps offset and epoch when it appends.
             ours[..8].copy_from_slice(&theirs[..8]);
             ours[12..16].copy_from_slice(&theirs[12..16]);

@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
+use super::runtime::StateRecord;
+
 /// A record of `__consumer_offsets`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
@@ -101,9 +103,8 @@ const CLASSIC_GROUP: i16 = 2;
 /// The first version of an offset's value with tags.
 const FLEXIBLE_OFFSET: i16 = 4;
 
-impl Record {
-    /// Key and value as they go into the log.
-    pub fn encode(&self) -> (Bytes, Option<Bytes>) {
+impl StateRecord for Record {
+    fn encode(&self) -> (Bytes, Option<Bytes>) {
         let mut key = BytesMut::new();
         match self {
             Record::Offset { group, topic, index, value } => {
@@ -121,8 +122,7 @@ impl Record {
         }
     }
 
-    /// About how much the record's key takes in the log, bytes.
-    pub fn key_bytes(&self) -> usize {
+    fn key_bytes(&self) -> usize {
         /// Of the record around it.
         const OVERHEAD: usize = 32;
         match self {
@@ -131,8 +131,7 @@ impl Record {
         }
     }
 
-    /// Reads a record of the log; none for kinds that aren't known, or that are malformed.
-    pub fn decode(key: &[u8], value: Option<&[u8]>) -> Option<Record> {
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Option<Record> {
         let mut key = key;
         match key.try_get_i16().ok()? {
             // Version 0 of an offset's key is the same as version 1.

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::classic::{ClassicGroup, ClassicMember, ClassicState, Protocol};
 use super::rebalance::NEW_MEMBER_TIMEOUT_MS;
-use super::{Effects, JoinReply, OnCommit, Outcome, SyncReply, TimerKind, Write};
+use super::{Effects, FollowUp, JoinReply, OnCommit, Outcome, SyncReply, TimerKind, Write};
 use crate::base::ErrorCode;
 use crate::coordinator::records::Record;
 
@@ -288,7 +288,10 @@ impl ClassicGroup {
     fn write_assignment(&self, assignments: Assignments, effects: &mut Effects<'_>) {
         let given = |member: &ClassicMember| assignments.get(&member.id).cloned().unwrap_or_default();
         let record = Record::ClassicGroup { group: self.id.clone(), value: Some(self.to_value(given)) };
-        let then = OnCommit::Assign { group: self.id.clone(), generation: self.generation, assignments };
+        let then = OnCommit::FollowUp(
+            self.id.clone(),
+            FollowUp::Assign { generation: self.generation, assignments },
+        );
         effects.write(Write { records: vec![record], then });
     }
 

@@ -16,9 +16,10 @@ use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
 use super::records::Record;
-use super::{CoordinatorSettings, Ticket};
-use crate::base::entropy::Entropy;
-use crate::base::{ErrorCode, Now};
+use super::runtime::{self, ShardState};
+use super::{CoordinatorKind, CoordinatorSettings, Ticket};
+use crate::base::{ErrorCode, Now, WallTime};
+use crate::wire::records::BatchHeader;
 
 pub use classic::{ClassicGroup, ClassicMember, ClassicState, Protocol};
 pub use membership::{Assignments, Join, Leaver, Sync};
@@ -113,68 +114,23 @@ pub enum TimerKind {
     Sync,
 }
 
-/// Records to write together, and what follows once they are committed.
+/// What a group does once a write is committed, or has failed.
 #[derive(Clone, Debug)]
-pub(super) struct Write {
-    pub(super) records: Vec<Record>,
-    pub(super) then: OnCommit,
-}
-
-/// What follows a write.
-#[derive(Clone, Debug)]
-pub(super) enum OnCommit {
-    Nothing,
-    /// A request is answered.
-    Answer(Ticket, GroupReply),
+pub(super) enum FollowUp {
     /// The members get what the leader assigned.
-    Assign {
-        group: Arc<str>,
-        generation: i32,
-        assignments: Assignments,
-    },
+    Assign { generation: i32, assignments: Assignments },
 }
 
+/// Records to write together, and what follows once they are committed.
+pub(super) type Write = runtime::Write<Groups>;
+/// What follows a write.
+pub(super) type OnCommit = runtime::OnCommit<Groups>;
 /// What a command leads to, and what it may know beside the group.
-#[derive(Debug)]
-pub(super) struct Effects<'a> {
-    pub(super) now: Now,
-    pub(super) settings: &'a CoordinatorSettings,
-    pub(super) entropy: &'a mut Entropy,
-    pub(super) next_ticket: &'a mut u64,
-    pub(super) answers: Vec<(Ticket, Result<GroupReply, ErrorCode>)>,
-    /// Milliseconds from now; none to cancel.
-    pub(super) timers: Vec<(TimerKind, Option<i64>)>,
-    pub(super) writes: Vec<Write>,
-}
+pub(super) type Effects<'a> = runtime::Effects<'a, Groups>;
 
 impl Effects<'_> {
-    pub(super) fn ticket(&mut self) -> Ticket {
-        *self.next_ticket += 1;
-        Ticket(*self.next_ticket)
-    }
-
     pub(super) fn new_member_id(&mut self, prefix: &str) -> String {
         format!("{prefix}-{}", self.entropy.next_uuid())
-    }
-
-    pub(super) fn answer(&mut self, ticket: Ticket, reply: GroupReply) {
-        self.answers.push((ticket, Ok(reply)));
-    }
-
-    pub(super) fn fail(&mut self, ticket: Ticket, error: ErrorCode) {
-        self.answers.push((ticket, Err(error)));
-    }
-
-    pub(super) fn schedule(&mut self, kind: TimerKind, after_ms: i64) {
-        self.timers.push((kind, Some(after_ms.max(0))));
-    }
-
-    pub(super) fn cancel(&mut self, kind: TimerKind) {
-        self.timers.push((kind, None));
-    }
-
-    pub(super) fn write(&mut self, write: Write) {
-        self.writes.push(write);
     }
 }
 
@@ -233,18 +189,6 @@ impl Groups {
                 self.classic.remove(group);
             }
         }
-    }
-
-    /// Sessions of members that came with a loaded partition begin anew.
-    pub(super) fn start_sessions(&self) -> Vec<(Arc<str>, TimerKind, i64)> {
-        let of_group = |group: &ClassicGroup| {
-            let timers = group.members().map(|member| {
-                let kind = TimerKind::Session(member.id.clone());
-                (group.id.clone(), kind, i64::from(member.session_timeout_ms))
-            });
-            timers.collect::<Vec<_>>()
-        };
-        self.iter().flat_map(of_group).collect()
     }
 
     pub(super) fn join(
@@ -318,7 +262,52 @@ impl Groups {
         Ok(ticket)
     }
 
-    pub(super) fn timer(&mut self, group: &str, kind: &TimerKind, effects: &mut Effects<'_>) {
+    fn known(&mut self, group: &str) -> Result<&mut ClassicGroup, ErrorCode> {
+        self.classic.get_mut(group).ok_or(ErrorCode::UnknownMemberId)
+    }
+}
+
+impl ShardState for Groups {
+    type Record = Record;
+    type Reply = GroupReply;
+    type TimerKind = TimerKind;
+    type FollowUp = FollowUp;
+
+    const KIND: CoordinatorKind = CoordinatorKind::Group;
+
+    fn partitions(settings: &CoordinatorSettings) -> i32 {
+        settings.partitions
+    }
+
+    fn clean_up_interval_ms(settings: &CoordinatorSettings) -> i64 {
+        settings.retention_check_interval_ms
+    }
+
+    /// The producer of Kafka's batches has no id, but a sequence.
+    fn batch_header() -> BatchHeader {
+        BatchHeader { base_sequence: 0, ..BatchHeader::default() }
+    }
+
+    fn replay(&mut self, record: &Record, _producer_id: Option<i64>, now: Now) {
+        self.apply(record, now);
+    }
+
+    /// A classic group is in memory already as its record has it; only its end is news.
+    fn is_known(record: &Record) -> bool {
+        matches!(record, Record::ClassicGroup { value: Some(_), .. })
+    }
+
+    /// Sessions of members that came with a loaded partition begin anew.
+    fn loaded(&mut self, effects: &mut Effects<'_>) {
+        for group in self.iter() {
+            effects.turn_to(&group.id);
+            for member in group.members() {
+                effects.schedule(TimerKind::Session(member.id.clone()), member.session_timeout_ms.into());
+            }
+        }
+    }
+
+    fn timer(&mut self, group: &Arc<str>, kind: &TimerKind, effects: &mut Effects<'_>) {
         let Some(group) = self.classic.get_mut(group) else { return };
         match kind {
             TimerKind::Session(member) => group.session_timer(member, effects),
@@ -327,22 +316,27 @@ impl Groups {
         }
     }
 
-    /// The leader's assignment is committed, or can't be.
-    pub(super) fn assigned(
+    fn follow_up(
         &mut self,
-        group: &str,
-        generation: i32,
-        assignments: Result<&Assignments, ErrorCode>,
+        group: &Arc<str>,
+        follow_up: FollowUp,
+        written: Result<(), ErrorCode>,
         effects: &mut Effects<'_>,
     ) {
         let Some(group) = self.classic.get_mut(group) else { return };
-        match assignments {
-            Ok(assignments) => group.assignment_committed(generation, assignments, effects),
+        let FollowUp::Assign { generation, assignments } = follow_up;
+        match written {
+            Ok(()) => group.assignment_committed(generation, &assignments, effects),
             Err(error) => group.assignment_failed(generation, error, effects),
         }
     }
 
-    fn known(&mut self, group: &str) -> Result<&mut ClassicGroup, ErrorCode> {
-        self.classic.get_mut(group).ok_or(ErrorCode::UnknownMemberId)
+    fn clean_up(
+        &self,
+        settings: &CoordinatorSettings,
+        is_topic: &dyn Fn(&str) -> bool,
+        now: WallTime,
+    ) -> Vec<Record> {
+        self.expired(settings.offsets_retention_ms, is_topic, now)
     }
 }

@@ -201,7 +201,7 @@ impl Groups {
     }
 
     /// Drops offsets that have expired, offsets of deleted topics, and groups that have nothing left.
-    pub(in crate::coordinator) fn clean_up(
+    pub(super) fn expired(
         &self,
         retention_ms: i64,
         is_topic: impl Fn(&str) -> bool,

@@ -1,0 +1,496 @@
+//! What all coordinators have in common: shards that are event-sourced into the partitions of an internal topic.
+//!
+//! A command runs against its shard's state and leaves [`Effects`]; what it wants written is appended to the shard's
+//! partition as one batch and applied to the state; who waits for it is answered once the high watermark has passed it.
+//! Loading a partition applies the same records. A timer that fires is a command like any other. The runtime knows no
+//! group and no transaction: what a shard keeps is a [`ShardState`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+
+use super::{CoordinatorKind, CoordinatorSettings, Storage, Ticket, partition_for};
+use crate::base::entropy::Entropy;
+use crate::base::{ErrorCode, Instant, Now, PartitionKey, WallTime};
+use crate::wire::batch::{BatchView, Codec, HEADER_LEN};
+use crate::wire::compression::{CompressError, decompress};
+use crate::wire::records::{BatchBuilder, BatchHeader, RecordIter};
+
+/// A record of a coordinator's topic, in Kafka's own encoding.
+pub(super) trait StateRecord: Clone + Debug {
+    /// Key and value as they go into the log.
+    fn encode(&self) -> (Bytes, Option<Bytes>);
+
+    /// Reads a record of the log; none for kinds that aren't known, or that are malformed.
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Option<Self>;
+
+    /// About how much the record's key takes in the log, bytes.
+    fn key_bytes(&self) -> usize;
+}
+
+/// What one shard keeps, and how it changes.
+pub(super) trait ShardState: Clone + Debug + Default {
+    /// What is written.
+    type Record: StateRecord;
+    /// What a ticket is answered with.
+    type Reply: Clone + Debug;
+    /// Which of the timers of a group or transactional id.
+    type TimerKind: Clone + Debug + PartialEq + Eq + Hash;
+    /// What the shard itself does once a write is committed, or has failed.
+    type FollowUp: Clone + Debug;
+
+    /// Whose tickets these are.
+    const KIND: CoordinatorKind;
+
+    /// How many partitions the topic has.
+    fn partitions(settings: &CoordinatorSettings) -> i32;
+
+    /// How often [`ShardState::clean_up`] is called, ms.
+    fn clean_up_interval_ms(settings: &CoordinatorSettings) -> i64;
+
+    /// The header of the batches that are written for nobody's transaction.
+    fn batch_header() -> BatchHeader;
+
+    /// Takes on what a record says, be it loaded or just written. `producer_id` is that of the transaction that the
+    /// record is part of.
+    fn replay(&mut self, record: &Self::Record, producer_id: Option<i64>, now: Now);
+
+    /// Whether a record that this process writes is in the state before it is written.
+    fn is_known(_record: &Self::Record) -> bool {
+        false
+    }
+
+    /// The partition is loaded: timers are set, and what was under way goes on.
+    fn loaded(&mut self, effects: &mut Effects<'_, Self>);
+
+    /// A timer has fired.
+    fn timer(&mut self, id: &Arc<str>, kind: &Self::TimerKind, effects: &mut Effects<'_, Self>);
+
+    /// A write is committed, or has failed.
+    fn follow_up(
+        &mut self,
+        id: &Arc<str>,
+        follow_up: Self::FollowUp,
+        written: Result<(), ErrorCode>,
+        effects: &mut Effects<'_, Self>,
+    );
+
+    /// What has expired, to be written.
+    fn clean_up(
+        &self,
+        settings: &CoordinatorSettings,
+        is_topic: &dyn Fn(&str) -> bool,
+        now: WallTime,
+    ) -> Vec<Self::Record>;
+}
+
+/// Records to write together, and what follows once they are committed.
+#[derive(Clone, Debug)]
+pub(super) struct Write<S: ShardState> {
+    pub(super) records: Vec<S::Record>,
+    pub(super) then: OnCommit<S>,
+}
+
+/// What follows a write.
+#[derive(Clone, Debug)]
+pub(super) enum OnCommit<S: ShardState> {
+    Nothing,
+    /// A request is answered.
+    Answer(Ticket, S::Reply),
+    /// The shard goes on.
+    FollowUp(Arc<str>, S::FollowUp),
+}
+
+/// What a command leads to, and what it may know beside the state.
+#[derive(Debug)]
+pub(super) struct Effects<'a, S: ShardState> {
+    pub(super) now: Now,
+    pub(super) settings: &'a CoordinatorSettings,
+    pub(super) entropy: &'a mut Entropy,
+    /// The group or transactional id that the command is about, to which timers belong.
+    id: Arc<str>,
+    next_ticket: &'a mut u64,
+    answers: Vec<(Ticket, Result<S::Reply, ErrorCode>)>,
+    /// Milliseconds from now; none to cancel.
+    timers: Vec<(Arc<str>, S::TimerKind, Option<i64>)>,
+    writes: Vec<Write<S>>,
+}
+
+impl<S: ShardState> Effects<'_, S> {
+    /// From here on, timers belong to this group or transactional id.
+    pub(super) fn turn_to(&mut self, id: &Arc<str>) {
+        self.id = id.clone();
+    }
+
+    pub(super) fn ticket(&mut self) -> Ticket {
+        *self.next_ticket += 1;
+        Ticket { kind: S::KIND, serial: *self.next_ticket }
+    }
+
+    pub(super) fn answer(&mut self, ticket: Ticket, reply: S::Reply) {
+        self.answers.push((ticket, Ok(reply)));
+    }
+
+    pub(super) fn fail(&mut self, ticket: Ticket, error: ErrorCode) {
+        self.answers.push((ticket, Err(error)));
+    }
+
+    pub(super) fn schedule(&mut self, kind: S::TimerKind, after_ms: i64) {
+        self.timers.push((self.id.clone(), kind, Some(after_ms.max(0))));
+    }
+
+    pub(super) fn cancel(&mut self, kind: S::TimerKind) {
+        self.timers.push((self.id.clone(), kind, None));
+    }
+
+    pub(super) fn write(&mut self, write: Write<S>) {
+        self.writes.push(write);
+    }
+}
+
+/// A timer to be set, set anew, or (without a deadline) cancelled.
+#[derive(Clone, Debug)]
+pub(super) struct ShardTimer<S: ShardState> {
+    pub(super) id: Arc<str>,
+    pub(super) kind: S::TimerKind,
+    pub(super) deadline: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+struct Shard<S: ShardState> {
+    key: PartitionKey,
+    state: S,
+    /// What follows writes that aren't committed yet, by the high watermark that commits them.
+    uncommitted: VecDeque<(i64, OnCommit<S>)>,
+}
+
+/// A ticket that somebody holds.
+#[derive(Clone, Debug)]
+struct Held<S: ShardState> {
+    /// The partition whose shard will answer.
+    index: i32,
+    answer: Option<Result<S::Reply, ErrorCode>>,
+}
+
+/// The shards of one kind that one broker has: one for each partition of the topic that it leads.
+#[derive(Clone, Debug)]
+pub(super) struct Runtime<S: ShardState> {
+    /// By partition.
+    shards: BTreeMap<i32, Shard<S>>,
+    entropy: Entropy,
+    next_ticket: u64,
+    /// Tickets that somebody holds, and what they are answered with once they are.
+    tickets: FxHashMap<Ticket, Held<S>>,
+    next_clean_up: Option<Instant>,
+    /// Tickets that were answered and not taken yet.
+    pub(super) answered: Vec<Ticket>,
+    /// Timers to be set or cancelled, in this order.
+    pub(super) timers: Vec<ShardTimer<S>>,
+    /// Partitions that were written to.
+    pub(super) written: Vec<PartitionKey>,
+}
+
+/// The settings and storage of a call.
+pub(super) struct Call<'a, 'b> {
+    pub(super) settings: &'a CoordinatorSettings,
+    pub(super) storage: &'a mut Storage<'b>,
+}
+
+impl<S: ShardState> Runtime<S> {
+    pub(super) fn new(entropy: Entropy) -> Self {
+        Runtime {
+            shards: BTreeMap::new(),
+            entropy,
+            next_ticket: 0,
+            tickets: FxHashMap::default(),
+            next_clean_up: None,
+            answered: Vec::new(),
+            timers: Vec::new(),
+            written: Vec::new(),
+        }
+    }
+
+    /// This broker leads a partition of the topic from now on: its state is loaded from the log.
+    pub(super) fn load(&mut self, call: &mut Call<'_, '_>, key: PartitionKey) {
+        if self.shards.get(&key.index).is_some_and(|shard| shard.key == key) {
+            return;
+        }
+        let mut state = S::default();
+        if let Some(replica) = call.storage.replicas.replica(key) {
+            for batch in replica.log().batches() {
+                for record in read(batch.view, batch.bytes) {
+                    state.replay(&record, None, call.storage.now);
+                }
+            }
+        }
+        self.shards.insert(key.index, Shard { key, state, uncommitted: VecDeque::new() });
+        let interval = Duration::from_millis(S::clean_up_interval_ms(call.settings).max(1) as u64);
+        self.next_clean_up.get_or_insert(call.storage.now.instant + interval);
+        let loaded = self.run_on(call, key.index, &Arc::from(""), |state, effects| {
+            state.loaded(effects);
+            Ok(())
+        });
+        debug_assert!(loaded.is_ok(), "the shard was just put there");
+    }
+
+    /// This broker doesn't lead the partition any more: whoever waits has to look for the new coordinator.
+    pub(super) fn unload(&mut self, key: PartitionKey) {
+        if self.shards.remove(&key.index).is_none() {
+            return;
+        }
+        let waiting =
+            self.tickets.iter().filter(|(_, held)| held.index == key.index && held.answer.is_none());
+        let mut waiting: Vec<Ticket> = waiting.map(|(ticket, _)| *ticket).collect();
+        waiting.sort_unstable();
+        for ticket in waiting {
+            self.answer(ticket, Err(ErrorCode::NotCoordinator));
+        }
+    }
+
+    /// The state that this id belongs to.
+    ///
+    /// # Errors
+    /// NOT_COORDINATOR if this broker doesn't have it.
+    pub(super) fn state_for(&self, settings: &CoordinatorSettings, id: &str) -> Result<&S, ErrorCode> {
+        let index = partition_for(id, S::partitions(settings));
+        self.shards.get(&index).map(|shard| &shard.state).ok_or(ErrorCode::NotCoordinator)
+    }
+
+    /// The states of all shards.
+    pub(super) fn states(&self) -> impl Iterator<Item = &S> {
+        self.shards.values().map(|shard| &shard.state)
+    }
+
+    /// Runs a command on the shard of its group or transactional id, and carries out what it leads to.
+    pub(super) fn run<R>(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        id: &Arc<str>,
+        command: impl FnOnce(&mut S, &mut Effects<'_, S>) -> Result<R, ErrorCode>,
+    ) -> Result<R, ErrorCode> {
+        let index = partition_for(id, S::partitions(call.settings));
+        self.run_on(call, index, id, command)
+    }
+
+    fn run_on<R>(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        index: i32,
+        id: &Arc<str>,
+        command: impl FnOnce(&mut S, &mut Effects<'_, S>) -> Result<R, ErrorCode>,
+    ) -> Result<R, ErrorCode> {
+        let shard = self.shards.get_mut(&index).ok_or(ErrorCode::NotCoordinator)?;
+        let first_ticket = self.next_ticket + 1;
+        let now = call.storage.now;
+        let mut effects = Effects {
+            now,
+            settings: call.settings,
+            entropy: &mut self.entropy,
+            id: id.clone(),
+            next_ticket: &mut self.next_ticket,
+            answers: Vec::new(),
+            timers: Vec::new(),
+            writes: Vec::new(),
+        };
+        let result = command(&mut shard.state, &mut effects);
+        let Effects { answers, timers, writes, .. } = effects;
+        let new = (first_ticket..=self.next_ticket).map(|serial| Ticket { kind: S::KIND, serial });
+        self.tickets.extend(new.map(|ticket| (ticket, Held { index, answer: None })));
+        for (ticket, answer) in answers {
+            self.answer(ticket, answer);
+        }
+        self.timers.extend(timers.into_iter().map(|(id, kind, after_ms)| {
+            let after = after_ms.map(|after_ms| Duration::from_millis(u64::try_from(after_ms).unwrap_or(0)));
+            ShardTimer { id, kind, deadline: after.map(|after| now.instant + after) }
+        }));
+        for write in writes {
+            self.write(call, index, write);
+        }
+        result
+    }
+
+    /// A timer has fired.
+    pub(super) fn handle_timer(&mut self, call: &mut Call<'_, '_>, id: &Arc<str>, kind: &S::TimerKind) {
+        let fired = self.run(call, id, |state, effects| {
+            state.timer(id, kind, effects);
+            Ok(())
+        });
+        // A shard that was unloaded has no timers to speak of.
+        let _: Result<(), ErrorCode> = fired;
+    }
+
+    /// The high watermark of one of the topic's partitions has risen.
+    pub(super) fn committed(&mut self, call: &mut Call<'_, '_>, key: PartitionKey) {
+        let Some(replica) = call.storage.replicas.replica(key) else { return };
+        let high_watermark = replica.high_watermark();
+        while let Some(shard) = self.shards.get_mut(&key.index).filter(|shard| shard.key == key) {
+            match shard.uncommitted.front() {
+                Some((required, _)) if *required <= high_watermark => {}
+                _ => return,
+            }
+            if let Some((_, then)) = shard.uncommitted.pop_front() {
+                self.follow_up(call, key.index, then, Ok(()));
+            }
+        }
+    }
+
+    /// When [`Runtime::clean_up`] must be called next.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.next_clean_up
+    }
+
+    /// Writes down what has expired, if it is time to.
+    pub(super) fn clean_up(&mut self, call: &mut Call<'_, '_>, is_topic: &dyn Fn(&str) -> bool) {
+        let now = call.storage.now;
+        if self.next_clean_up.take_if(|due| *due <= now.instant).is_none() {
+            return;
+        }
+        if !self.shards.is_empty() {
+            let interval = Duration::from_millis(S::clean_up_interval_ms(call.settings).max(1) as u64);
+            self.next_clean_up = Some(now.instant + interval);
+        }
+        let settings = call.settings;
+        self.write_of_each(call, |state| state.clean_up(settings, is_topic, now.wall));
+    }
+
+    /// Writes what each shard wants written, in batches that the log takes.
+    pub(super) fn write_of_each(&mut self, call: &mut Call<'_, '_>, of: impl Fn(&S) -> Vec<S::Record>) {
+        let indexes: Vec<i32> = self.shards.keys().copied().collect();
+        for index in indexes {
+            let records = self.shards.get(&index).map(|shard| of(&shard.state)).unwrap_or_default();
+            self.write_in_parts(call, index, records);
+        }
+    }
+
+    /// Writes records that need not stand or fall together, in batches that the log takes.
+    fn write_in_parts(&mut self, call: &mut Call<'_, '_>, index: i32, records: Vec<S::Record>) {
+        /// A key is 64 KiB at most, and a part is closed by the key that reaches this.
+        const PART_BYTES: usize = 512 << 10;
+        let mut part = Vec::new();
+        let mut bytes = 0;
+        for record in records {
+            bytes += record.key_bytes();
+            part.push(record);
+            if bytes >= PART_BYTES {
+                let records = std::mem::take(&mut part);
+                self.write(call, index, Write { records, then: OnCommit::Nothing });
+                bytes = 0;
+            }
+        }
+        if !part.is_empty() {
+            self.write(call, index, Write { records: part, then: OnCommit::Nothing });
+        }
+    }
+
+    /// The answer of a ticket, if it has come.
+    pub(super) fn take_answer(&mut self, ticket: Ticket) -> Option<Result<S::Reply, ErrorCode>> {
+        self.tickets.get(&ticket)?.answer.as_ref()?;
+        self.tickets.remove(&ticket)?.answer
+    }
+
+    /// Whoever held this ticket is gone.
+    pub(super) fn forget(&mut self, ticket: Ticket) {
+        self.tickets.remove(&ticket);
+    }
+
+    fn write(&mut self, call: &mut Call<'_, '_>, index: i32, write: Write<S>) {
+        let Some(shard) = self.shards.get_mut(&index) else { return };
+        let key = shard.key;
+        match append::<S>(call.storage, key, &write.records) {
+            Ok(required) => {
+                for record in write.records.iter().filter(|record| !S::is_known(record)) {
+                    shard.state.replay(record, None, call.storage.now);
+                }
+                shard.uncommitted.push_back((required, write.then));
+                self.written.push(key);
+                self.committed(call, key);
+            }
+            Err(error) => self.follow_up(call, index, write.then, Err(error)),
+        }
+    }
+
+    /// What comes after a write, or after it failed.
+    fn follow_up(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        index: i32,
+        then: OnCommit<S>,
+        written: Result<(), ErrorCode>,
+    ) {
+        match then {
+            OnCommit::Nothing => {}
+            OnCommit::Answer(ticket, reply) => self.answer(ticket, written.map(|()| reply)),
+            OnCommit::FollowUp(id, follow_up) => {
+                debug_assert_eq!(partition_for(&id, S::partitions(call.settings)), index);
+                let followed = self.run_on(call, index, &id, |state, effects| {
+                    state.follow_up(&id, follow_up, written, effects);
+                    Ok(())
+                });
+                // A shard that was unloaded meanwhile has nothing to go on with.
+                let _: Result<(), ErrorCode> = followed;
+            }
+        }
+    }
+
+    fn answer(&mut self, ticket: Ticket, answer: Result<S::Reply, ErrorCode>) {
+        if let Some(held) = self.tickets.get_mut(&ticket) {
+            held.answer = Some(answer);
+            self.answered.push(ticket);
+        }
+    }
+}
+
+/// Appends records as one batch. Gives the high watermark that commits them.
+///
+/// # Errors
+/// As the coordinator answers what its log refuses.
+fn append<S: ShardState>(
+    storage: &mut Storage<'_>,
+    key: PartitionKey,
+    records: &[S::Record],
+) -> Result<i64, ErrorCode> {
+    let batch = batch(records, S::batch_header(), storage.now.wall);
+    let batch = batch.map_err(|_| ErrorCode::UnknownServerError)?;
+    let appended = storage.replicas.append(key, storage.pool, &batch, storage.now);
+    match appended.ok_or(ErrorCode::NotCoordinator)? {
+        Ok((appended, _)) => Ok(appended.last_offset + 1),
+        Err(error) => Err(match error.code() {
+            ErrorCode::RecordListTooLarge | ErrorCode::MessageTooLarge => ErrorCode::UnknownServerError,
+            // Log memory is full: the client tries again, which is all that it can do.
+            _ => ErrorCode::CoordinatorNotAvailable,
+        }),
+    }
+}
+
+/// A batch as Kafka's coordinator writes it.
+pub(super) fn batch<R: StateRecord>(
+    records: &[R],
+    header: BatchHeader,
+    now: WallTime,
+) -> Result<Bytes, CompressError> {
+    let mut builder = BatchBuilder::new(header);
+    for record in records {
+        let (key, value) = record.encode();
+        builder.push(now.as_millis(), Some(&key), value.as_deref(), std::iter::empty());
+    }
+    builder.build()
+}
+
+/// The records of a stored batch that are ours.
+pub(super) fn read<R: StateRecord>(view: BatchView<'_>, bytes: &[u8]) -> Vec<R> {
+    const LIMIT: usize = 64 << 20;
+    let body = Bytes::copy_from_slice(bytes.get(HEADER_LEN..).unwrap_or_default());
+    let body = match view.codec() {
+        Some(Codec::None) => Some(body),
+        Some(codec) => decompress(codec, &body, LIMIT).ok(),
+        None => None,
+    };
+    let Some(body) = body else { return Vec::new() };
+    let records = RecordIter::new(&body, view.count()).map_while(Result::ok);
+    records.filter_map(|record| R::decode(record.key?, record.value)).collect()
+}
