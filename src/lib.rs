@@ -114,7 +114,7 @@
 //! 2. `api/context.rs` and `cluster/mod.rs`: what a handler may touch, and who calls it.
 //! 3. [`purgatory`], then `api/waits.rs` and `api/produce.rs`: how something waits.
 //! 4. [`controller`] and [`replica`], then [`log`]: what there is to know of a topic, from above to below.
-//! 5. [`coordinator`] and its `runtime.rs`, then `api/join_group.rs`: how groups are kept.
+//! 5. [`coordinator`] and its `coordinator/runtime.rs`, then `api/join_group.rs`: how groups are kept.
 //! 6. [`wire::preflight`] and [`wire::check`]: what is believed of a peer, and what is not.
 //! 7. [`session`], then `server/driver.rs` and `server/connection.rs`: the shell.
 //! 8. `cluster/tests/`: the core driven as a whole, with the time in the test's hand.
