@@ -7,10 +7,11 @@ use rustc_hash::FxHashMap;
 
 use super::Response;
 use super::fetch::FetchSessions;
+use super::peers::Outgoing;
 use super::waits::{Key, Wait};
 use crate::base::{ConnectionId, Instant, NodeId, Now};
 use crate::controller::Controller;
-use crate::coordinator::{Coordinators, Storage, TimerKey};
+use crate::coordinator::{Coordinators, Storage};
 use crate::log::ChunkPool;
 use crate::purgatory::{Purgatory, WaitId, Waiter};
 use crate::replica::Replicas;
@@ -51,17 +52,6 @@ pub struct Caller {
     pub client_id: Option<Arc<str>>,
 }
 
-/// One virtual broker.
-#[derive(Clone, Debug)]
-pub struct Node {
-    /// What the broker has.
-    pub(crate) broker: Broker,
-    /// What waits on it.
-    pub(crate) purgatory: Purgatory<Key, Wait, ConnectionId>,
-    /// The waits that stand for the coordinators' timers.
-    pub(crate) timers: FxHashMap<TimerKey, WaitId>,
-}
-
 /// What a virtual broker has, beside its purgatory.
 #[derive(Clone, Debug)]
 pub struct Broker {
@@ -72,6 +62,8 @@ pub struct Broker {
     pub(crate) coordinators: Coordinators,
     /// Keys of what has changed since the purgatory was last woken.
     pub(crate) woken: Vec<Key>,
+    /// What is to be sent to others once the present call is done.
+    pub(crate) outbox: Vec<Outgoing>,
     /// When a full log memory was last logged.
     memory_logged: Option<Instant>,
 }
@@ -86,7 +78,15 @@ impl Broker {
         fetch_sessions: FetchSessions,
         coordinators: Coordinators,
     ) -> Self {
-        Broker { id, replicas, fetch_sessions, coordinators, woken: Vec::new(), memory_logged: None }
+        Broker {
+            id,
+            replicas,
+            fetch_sessions,
+            coordinators,
+            woken: Vec::new(),
+            outbox: Vec::new(),
+            memory_logged: None,
+        }
     }
 
     /// Notes what the coordinators have written and answered, for those who wait for it.

@@ -4,6 +4,7 @@ use super::context::{Caller, Parts, Reply};
 use super::delete_records::DeleteRecordsWait;
 use super::fetch::FetchWait;
 use super::group_waits::GroupWait;
+use super::peers::{Peer, PeerMessage};
 use super::produce::ProduceWait;
 use super::topic_changes::MetadataWait;
 use super::{AnyResponse, Response};
@@ -110,6 +111,11 @@ impl Wait {
         if let Operation::Group(wait) = &self.operation {
             wait.abandon(parts);
         }
+    }
+
+    /// If another broker waits for this, what it gets when the broker that it asked is gone.
+    pub(crate) fn undelivered(&self) -> Option<(Peer, PeerMessage)> {
+        None
     }
 
     /// Who waits.

@@ -9,7 +9,10 @@
 //! Each call ends in `Cluster::run_to_rest`: messages that have arrived are taken, and then those who wait for what
 //! has changed are tried. A wait is never completed from inside another's handler.
 
+mod command;
+mod lifecycle;
 mod links;
+mod node;
 #[cfg(test)]
 mod tests;
 
@@ -20,24 +23,24 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use crate::api::{
-    self, Answer, Broker, Caller, Connection, Context, FetchSessions, Key, NOBODY, Node, Parts, Prepared,
+    self, Answer, Broker, Caller, Connection, Context, Key, NOBODY, Outgoing, Parts, Peer, PeerMessage,
+    Prepared,
 };
 use crate::base::entropy::Entropy;
-use crate::base::{ConnectionId, Instant, NodeId, Now, PartitionKey};
+use crate::base::{ConnectionId, Instant, NodeId, Now};
 use crate::controller::configs::{BrokerConfigs, ConfigError, Resource};
-use crate::controller::{
-    BrokerRegistration, Change, Controller, ControllerError, ListenerEndpoint, NewTopic,
-};
-use crate::coordinator::{
-    CoordinatorKind, CoordinatorSettings, Coordinators, Storage, TimerChange, TimerKey,
-};
+use crate::controller::{BrokerRegistration, Change, Controller, ListenerEndpoint};
+use crate::coordinator::{Storage, TimerChange, TimerKey};
 use crate::log::ChunkPool;
 use crate::purgatory::{Description, Purgatory, WaitId, WaitKind, Waiter};
-use crate::replica::{LogSettings, Replicas, Role};
-use links::{Links, Message};
+use links::{Envelope, Links};
+use node::{Event, Life, Node};
 
-pub use crate::api::{Kind, Reply};
+pub use crate::api::{Kind, Party, Reply};
 pub use crate::purgatory::Metrics;
+pub use command::{Command, CommandError};
+pub use links::Link;
+pub use node::BrokerState;
 
 /// Nobody who develops wants to wait for members that don't come: where this isn't set, it is 0 instead of Kafka's 3 s,
 /// as in the settings that Kafka's own quick start comes with.
@@ -95,19 +98,12 @@ pub enum Output {
         /// Why, for the log.
         reason: &'static str,
     },
+    /// A broker is down: its listeners must refuse connections.
+    BrokerDown(NodeId),
 }
 
-/// What the process or its user may ask of a cluster.
-#[derive(Clone, Debug)]
-pub enum Command {
-    /// Make a topic.
-    CreateTopic(NewTopic),
-    /// The process ends: whatever waits is answered now with what there is.
-    Shutdown,
-    /// Panic at the next request of this client, as a defect in a handler would.
-    #[doc(hidden)]
-    PanicAtNextRequest(ConnectionId),
-}
+/// The controller as the sender of messages; it never stops.
+const CONTROLLER: Peer = Peer { party: Party::Controller, incarnation: 0 };
 
 /// A wait, described for a person.
 #[derive(Clone, Debug)]
@@ -157,26 +153,10 @@ impl Cluster {
             endpoints: node.endpoints.clone(),
         });
         let controller = Controller::new(config.configs, registrations.collect(), &entropy)?;
-        let settings = controller.settings();
-        let log_settings = LogSettings::new(settings);
-        let slots = settings.network.max_incremental_fetch_session_cache_slots;
-        let group_settings = CoordinatorSettings::new(settings);
-        let node = |node: &NodeConfig| {
-            let members = entropy.stream(&format!("member ids of broker {}", node.id.0));
-            let sessions = entropy.stream(&format!("fetch sessions of broker {}", node.id.0));
-            Node {
-                broker: Broker::new(
-                    node.id,
-                    Replicas::new(log_settings, now),
-                    FetchSessions::new(slots, sessions),
-                    Coordinators::new(group_settings.clone(), members),
-                ),
-                purgatory: Purgatory::new(),
-                timers: FxHashMap::default(),
-            }
-        };
+        let settings = controller.settings().clone();
+        let nodes = config.nodes.iter().map(|node| Node::new(node, &settings, &entropy, now)).collect();
         Ok(Cluster {
-            nodes: config.nodes.iter().map(node).collect(),
+            nodes,
             controller,
             links: Links::new(config.link_delay),
             pool: ChunkPool::new(config.log_memory_bytes),
@@ -198,14 +178,18 @@ impl Cluster {
         if self.panic_at.take_if(|at| *at == id).is_some() {
             panic!("a panic was asked for");
         }
+        let Some(connection) = self.connections.get(&id) else { return };
+        let Some(node) = self.nodes.iter_mut().find(|node| node.id() == connection.node) else { return };
+        if let Life::Frozen(events) = &mut node.life {
+            events.push_back(Event::Request(id, prepared));
+            return;
+        }
         let caller = Caller {
             connection: id,
             correlation_id: prepared.correlation_id,
             version: prepared.version,
             client_id: prepared.client_id,
         };
-        let Some(connection) = self.connections.get(&id) else { return };
-        let Some(node) = self.nodes.iter_mut().find(|node| node.broker.id == connection.node) else { return };
         let parts = Parts {
             now,
             broker: &mut node.broker,
@@ -231,10 +215,14 @@ impl Cluster {
 
     /// A client has gone, and whatever it waited for with it.
     pub fn handle_closed(&mut self, now: Now, id: ConnectionId) {
-        let connection = self.connections.remove(&id);
-        let (Some(connection), Some(wait)) = (connection, self.waits.remove(&id)) else { return };
-        let at = self.nodes.iter().position(|node| node.broker.id == connection.node);
-        let Some(at) = at else { return };
+        let node = self.connections.get(&id).map(|connection| connection.node);
+        let Some(at) = self.nodes.iter().position(|one| Some(one.id()) == node) else { return };
+        if let Life::Frozen(events) = &mut self.nodes[at].life {
+            events.push_back(Event::Closed(id));
+            return;
+        }
+        self.connections.remove(&id);
+        let Some(wait) = self.waits.remove(&id) else { return };
         let (purgatory, mut parts, ..) = self.lend(at, now);
         if let Some((_, wait)) = purgatory.remove(wait) {
             wait.abandon(&mut parts);
@@ -244,11 +232,19 @@ impl Cluster {
     /// The process or its user asks something.
     ///
     /// # Errors
-    /// If the controller refuses it.
-    pub fn handle_command(&mut self, now: Now, command: Command) -> Result<(), ControllerError> {
+    /// If there is no such broker, it isn't in a state for that, or the controller refuses it.
+    pub fn handle_command(&mut self, now: Now, command: Command) -> Result<(), CommandError> {
         match command {
             Command::CreateTopic(topic) => {
                 self.controller.create_topic(topic, false)?;
+            }
+            Command::KillBroker(id) => self.kill(now, id)?,
+            Command::FreezeBroker(id) => self.freeze(id)?,
+            Command::ThawBroker(id) => self.thaw(now, id)?,
+            Command::SetLink { from, to, link } => {
+                self.check_party(from)?;
+                self.check_party(to)?;
+                self.links.set(now.instant, from, to, link);
             }
             Command::Shutdown => self.release_all(now),
             Command::PanicAtNextRequest(id) => self.panic_at = Some(id),
@@ -257,9 +253,17 @@ impl Cluster {
         Ok(())
     }
 
+    /// How the link from one part of the cluster to another is.
+    pub fn link(&self, from: Party, to: Party) -> Link {
+        self.links.link(from, to)
+    }
+
     /// The time that [`Cluster::poll_timeout`] named has come (or has not quite: early calls do nothing).
     pub fn handle_timeout(&mut self, now: Now) {
         for at in 0..self.nodes.len() {
+            if !self.nodes[at].runs() {
+                continue;
+            }
             let (purgatory, mut parts, outputs, waits) = self.lend(at, now);
             purgatory.expire(now.instant, &mut parts, |_, departure, reply| {
                 waits.remove(&departure.waiter.owner);
@@ -277,13 +281,7 @@ impl Cluster {
 
     /// When [`Cluster::handle_timeout`] must be called next; none if nothing has a deadline.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let of_node = |node: &Node| {
-            let Broker { replicas, coordinators, .. } = &node.broker;
-            let deadlines =
-                [node.purgatory.next_deadline(), replicas.next_timeout(), coordinators.next_timeout()];
-            deadlines.into_iter().flatten().min()
-        };
-        let of_nodes = self.nodes.iter().filter_map(of_node).min();
+        let of_nodes = self.nodes.iter().filter_map(Node::next_deadline).min();
         [of_nodes, self.links.next_arrival()].into_iter().flatten().min()
     }
 
@@ -336,22 +334,15 @@ impl Cluster {
     /// Takes messages that have arrived and wakes who waits for what has changed, until nothing is left to do now.
     fn run_to_rest(&mut self, now: Now) {
         loop {
-            let changes: Vec<(u64, Change)> = self.controller.take_changes().collect();
-            if let Some((last, _)) = changes.last() {
-                let (last, changes) =
-                    (*last, changes.into_iter().map(|(_, change)| change).collect::<Arc<[_]>>());
-                for node in &self.nodes {
-                    let message = Message::Changes { to: node.broker.id, last, changes: changes.clone() };
-                    self.links.send(now.instant, message);
-                }
-            }
+            self.send_changes(now);
             let mut busy = false;
-            while let Some(message) = self.links.receive(now.instant) {
-                busy = true;
-                self.deliver(now, message);
-            }
             for at in 0..self.nodes.len() {
                 busy |= self.wake(at, now);
+                self.send_outgoing(at, now);
+            }
+            while let Some(envelope) = self.links.receive(now.instant) {
+                busy = true;
+                self.deliver(now, envelope);
             }
             if !busy {
                 return;
@@ -359,9 +350,34 @@ impl Cluster {
         }
     }
 
+    /// Sends what the controller has decided to every broker that is there.
+    fn send_changes(&mut self, now: Now) {
+        let mut changes = self.controller.take_changes().peekable();
+        if changes.peek().is_none() {
+            return;
+        }
+        let changes: Vec<(u64, Change)> = changes.collect();
+        let last = changes.last().map_or(0, |(number, _)| *number);
+        let changes: Arc<[Change]> = changes.into_iter().map(|(_, change)| change).collect();
+        for node in self.nodes.iter().filter(|node| node.state() != BrokerState::Down) {
+            let message = PeerMessage::Changes { last, changes: changes.clone() };
+            let (to, incarnation) = (Party::Broker(node.id()), Some(node.incarnation));
+            self.links.send(now.instant, Envelope { from: CONTROLLER, to, incarnation, message });
+        }
+    }
+
+    /// Sends what a broker wants sent.
+    fn send_outgoing(&mut self, at: usize, now: Now) {
+        let node = &mut self.nodes[at];
+        let from = Peer { party: Party::Broker(node.id()), incarnation: node.incarnation };
+        for Outgoing { to, incarnation, message } in node.broker.outbox.drain(..) {
+            self.links.send(now.instant, Envelope { from, to, incarnation, message });
+        }
+    }
+
     /// Wakes those who wait for what has changed on one broker so far. Returns whether anything had.
     fn wake(&mut self, at: usize, now: Now) -> bool {
-        let Node { broker, purgatory, timers } = &mut self.nodes[at];
+        let Node { broker, purgatory, timers, .. } = &mut self.nodes[at];
         carry_out_timers(broker, purgatory, timers, now);
         broker.note_coordinators_work();
         let (purgatory, mut parts, outputs, waits) = self.lend(at, now);
@@ -384,19 +400,46 @@ impl Cluster {
         busy
     }
 
-    fn deliver(&mut self, now: Now, message: Message) {
+    fn deliver(&mut self, now: Now, envelope: Envelope) {
+        let Party::Broker(id) = envelope.to else {
+            self.deliver_to_controller(envelope.from, envelope.message);
+            return;
+        };
+        let at = self.nodes.iter().position(|node| node.id() == id);
+        let is_meant = |at: &usize| {
+            let node = &self.nodes[*at];
+            let is_down = node.state() == BrokerState::Down;
+            !is_down && envelope.incarnation.is_none_or(|incarnation| incarnation == node.incarnation)
+        };
+        let Some(at) = at.filter(is_meant) else {
+            self.bounce(now, &envelope);
+            return;
+        };
+        if let Life::Frozen(events) = &mut self.nodes[at].life {
+            events.push_back(Event::Message(envelope));
+            return;
+        }
+        let (purgatory, mut parts, ..) = self.lend(at, now);
+        api::handle_message(&mut parts, purgatory, envelope.from, envelope.message);
+    }
+
+    /// Tells the sender that nobody was there to receive a message, if it waits for an answer.
+    fn bounce(&mut self, now: Now, envelope: &Envelope) {
+        let Some(message) = envelope.message.undelivered() else { return };
+        let Peer { party, incarnation } = envelope.from;
+        let from = Peer { party: envelope.to, incarnation: 0 };
+        let answer = Envelope { from, to: party, incarnation: Some(incarnation), message };
+        self.links.send(now.instant, answer);
+    }
+
+    fn deliver_to_controller(&mut self, from: Peer, message: PeerMessage) {
+        let Party::Broker(from) = from.party else { return };
         match message {
-            Message::Changes { to, last, changes } => {
-                let Some(node) = self.nodes.iter_mut().find(|node| node.broker.id == to) else { return };
-                for change in changes.iter() {
-                    apply(&mut node.broker, change, now, &mut self.pool);
-                }
-                self.links.send(now.instant, Message::Applied { from: to, last });
-            }
-            Message::Applied { from, last } => {
+            PeerMessage::Applied { last } => {
                 self.controller.acknowledge(from, last);
                 self.nodes.iter_mut().for_each(|node| node.broker.wake(Key::MetadataApplied));
             }
+            PeerMessage::Changes { .. } => {}
         }
     }
 
@@ -458,45 +501,5 @@ fn carry_out_timers(
         let waiter = Waiter { owner: NOBODY, since: now.instant, deadline };
         let id = purgatory.park([], waiter, api::Wait::timer(key.clone()));
         timers.insert(key, id);
-    }
-}
-
-/// Takes on one of the controller's decisions.
-fn apply(broker: &mut Broker, change: &Change, now: Now, pool: &mut ChunkPool) {
-    match change {
-        Change::Partition { topic, index } => {
-            let key = PartitionKey { topic: topic.id, index: *index };
-            let moved = broker.replicas.apply(broker.id, topic, *index);
-            if moved.high_watermark {
-                broker.wake(Key::HighWatermark(key));
-            }
-            if let Some(kind) = CoordinatorKind::of_topic(&topic.name) {
-                let leads =
-                    broker.replicas.replica(key).is_some_and(|replica| *replica.role() == Role::Leader);
-                let Broker { replicas, coordinators, .. } = broker;
-                if leads {
-                    coordinators.load(kind, key, &mut Storage { now, replicas, pool });
-                } else {
-                    coordinators.unload(kind, key);
-                }
-            }
-        }
-        Change::TopicDeleted(topic) => {
-            for index in 0..topic.partitions.len() as i32 {
-                let key = PartitionKey { topic: topic.id, index };
-                if let Some(kind) = CoordinatorKind::of_topic(&topic.name) {
-                    broker.coordinators.unload(kind, key);
-                }
-                if broker.replicas.remove(key, pool) {
-                    broker.wake(Key::HighWatermark(key));
-                    broker.wake(Key::LogEnd(key));
-                    broker.wake(Key::LowWatermark(key));
-                }
-            }
-            let Broker { replicas, coordinators, .. } = broker;
-            coordinators.forget_topic(&mut Storage { now, replicas, pool }, &topic.name);
-        }
-        Change::TopicConfig(topic) => broker.replicas.apply_config(topic, now),
-        Change::Settings(settings) => broker.replicas.apply_settings(LogSettings::new(settings), now),
     }
 }

@@ -217,6 +217,8 @@ impl Driver {
             let (connection, delivery) = match output {
                 Output::Reply(reply) => (reply.connection, Delivery::Reply(reply)),
                 Output::Close { connection, reason } => (connection, Delivery::End(Ending::Refused(reason))),
+                // Its acceptors look at the state of their broker.
+                Output::BrokerDown(_) => continue,
             };
             if Some(connection) == own && mine.is_none() {
                 mine = Some(delivery);

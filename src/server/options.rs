@@ -7,10 +7,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use crate::api::PrepareLimits;
+use crate::cluster::CommandError;
+use crate::controller::NewTopic;
 use crate::controller::configs::{
     BrokerConfigs, BrokerSettings, ConfigError, Endpoint, ListenHost, Listener, Resource,
 };
-use crate::controller::{ControllerError, NewTopic};
 use crate::session::SessionLimits;
 
 /// Kafka's port.
@@ -207,7 +208,7 @@ pub enum StartError {
         /// The topic's name.
         name: String,
         /// Why not.
-        source: ControllerError,
+        source: CommandError,
     },
     /// The system refused a thread, a timer or the like.
     #[error("can't start: {}", Plain(source))]

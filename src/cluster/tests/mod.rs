@@ -9,6 +9,7 @@ mod fetching;
 mod group_load;
 mod groups;
 mod idempotence;
+mod lifecycle;
 mod offsets;
 mod producing;
 mod topics;
@@ -72,11 +73,41 @@ impl World {
         Now::at_millis(self.now_ms)
     }
 
+    /// A cluster of this many brokers, with ids from 1.
+    pub(super) fn of_brokers(count: i32, configs: &[(&str, &str)]) -> Self {
+        use crate::controller::configs::{Overrides, Resource};
+        let fixed = Overrides::parse(Resource::Broker, configs.iter().copied()).unwrap();
+        let node = |id: i32| NodeConfig {
+            id: NodeId(id),
+            rack: None,
+            endpoints: vec![ListenerEndpoint {
+                listener: "PLAINTEXT".into(),
+                host: None,
+                port: 9091 + id as u16,
+            }],
+        };
+        Self::of(ClusterConfig {
+            nodes: (1..=count).map(node).collect(),
+            configs: BrokerConfigs { fixed, ..BrokerConfigs::default() },
+            ..ClusterConfig::default()
+        })
+    }
+
+    pub(super) fn command(&mut self, command: Command) -> Result<(), CommandError> {
+        let done = self.cluster.handle_command(self.now(), command);
+        self.collect();
+        done
+    }
+
     pub(super) fn connect(&mut self) -> ConnectionId {
+        self.connect_to(1)
+    }
+
+    pub(super) fn connect_to(&mut self, broker: i32) -> ConnectionId {
         self.next_connection += 1;
         let id = ConnectionId(self.next_connection);
         let connection = Connection {
-            node: NodeId(1),
+            node: NodeId(broker),
             listener: "PLAINTEXT".into(),
             local: Endpoint { host: "127.0.0.1".into(), port: 9092 },
             peer: "127.0.0.1:50000".into(),
@@ -126,6 +157,7 @@ impl World {
                     }
                 }
                 Output::Close { connection, .. } => self.closed.push(connection),
+                Output::BrokerDown(_) => {}
             }
         }
     }

@@ -1,0 +1,61 @@
+//! What a broker does when it hears of one of the controller's decisions.
+
+use super::context::{Broker, Parts};
+use super::waits::Key;
+use crate::base::PartitionKey;
+use crate::controller::{Change, Topic};
+use crate::coordinator::{CoordinatorKind, Storage};
+use crate::replica::{LogSettings, Role};
+
+/// Takes on one of the controller's decisions.
+pub(super) fn apply(parts: &mut Parts<'_>, change: &Change) {
+    match change {
+        Change::Partition { topic, index } => apply_partition(parts, topic, *index),
+        Change::TopicDeleted(topic) => {
+            for index in 0..topic.partitions.len() as i32 {
+                drop_partition(parts, topic, index);
+            }
+            let (coordinators, mut storage) = parts.coordinators();
+            coordinators.forget_topic(&mut storage, &topic.name);
+        }
+        Change::TopicConfig(topic) => parts.broker.replicas.apply_config(topic, parts.now),
+        Change::Settings(settings) => {
+            parts.broker.replicas.apply_settings(LogSettings::new(settings), parts.now);
+        }
+    }
+}
+
+fn apply_partition(parts: &mut Parts<'_>, topic: &Topic, index: i32) {
+    let this = parts.broker.id;
+    if !topic.partition(index).is_some_and(|partition| partition.replicas.contains(&this)) {
+        drop_partition(parts, topic, index);
+        return;
+    }
+    let key = PartitionKey { topic: topic.id, index };
+    let moved = parts.broker.replicas.apply(this, topic, index);
+    if moved.high_watermark {
+        parts.broker.wake(Key::HighWatermark(key));
+    }
+    if let Some(kind) = CoordinatorKind::of_topic(&topic.name) {
+        let leads = parts.broker.replicas.replica(key).is_some_and(|replica| *replica.role() == Role::Leader);
+        let Broker { replicas, coordinators, .. } = &mut *parts.broker;
+        if leads {
+            coordinators.load(kind, key, &mut Storage { now: parts.now, replicas, pool: parts.pool });
+        } else {
+            coordinators.unload(kind, key);
+        }
+    }
+}
+
+/// This broker doesn't hold the partition any more.
+fn drop_partition(parts: &mut Parts<'_>, topic: &Topic, index: i32) {
+    let key = PartitionKey { topic: topic.id, index };
+    if let Some(kind) = CoordinatorKind::of_topic(&topic.name) {
+        parts.broker.coordinators.unload(kind, key);
+    }
+    if parts.broker.replicas.remove(key, parts.pool) {
+        parts.broker.wake(Key::HighWatermark(key));
+        parts.broker.wake(Key::LogEnd(key));
+        parts.broker.wake(Key::LowWatermark(key));
+    }
+}

@@ -1,0 +1,120 @@
+//! Brokers that stop, die, freeze and come back.
+
+use super::command::CommandError;
+use super::links::Envelope;
+use super::node::{BrokerState, Event, Life, Node};
+use super::{Cluster, Output, Party};
+use crate::api::{Key, Peer, PeerMessage};
+use crate::base::{ConnectionId, NodeId, Now};
+
+impl Cluster {
+    /// Every broker and how it is, in the order of their ids.
+    pub fn brokers(&self) -> Vec<(NodeId, BrokerState)> {
+        let mut brokers: Vec<_> = self.nodes.iter().map(|node| (node.id(), node.state())).collect();
+        brokers.sort_by_key(|(id, _)| *id);
+        brokers
+    }
+
+    /// Ends a broker's process, as it were, at once.
+    pub(super) fn kill(&mut self, now: Now, id: NodeId) -> Result<(), CommandError> {
+        let at = self.find(id)?;
+        self.check_state(at, "running or frozen", |state| state != BrokerState::Down)?;
+        self.go_down(now, at);
+        Ok(())
+    }
+
+    pub(super) fn freeze(&mut self, id: NodeId) -> Result<(), CommandError> {
+        let at = self.find(id)?;
+        self.check_state(at, "running", |state| state == BrokerState::Running)?;
+        self.nodes[at].life = Life::Frozen(Default::default());
+        self.controller.excuse(id);
+        self.tell_applied();
+        Ok(())
+    }
+
+    pub(super) fn thaw(&mut self, now: Now, id: NodeId) -> Result<(), CommandError> {
+        let at = self.find(id)?;
+        self.check_state(at, "frozen", |state| state == BrokerState::Frozen)?;
+        let Life::Frozen(events) = std::mem::replace(&mut self.nodes[at].life, Life::Running) else {
+            return Ok(());
+        };
+        for event in events {
+            match event {
+                Event::Request(connection, prepared) => self.handle_request(now, connection, prepared),
+                Event::Closed(connection) => self.handle_closed(now, connection),
+                Event::Message(envelope) => self.deliver(now, envelope),
+            }
+        }
+        self.handle_timeout(now);
+        Ok(())
+    }
+
+    /// The broker's process is gone: nothing that it knew is left but its logs, and its connections break.
+    pub(super) fn go_down(&mut self, now: Now, at: usize) {
+        let node = &mut self.nodes[at];
+        let id = node.id();
+        let events = match std::mem::replace(&mut node.life, Life::Down) {
+            Life::Frozen(events) => events,
+            _ => Default::default(),
+        };
+        let from = Peer { party: Party::Broker(id), incarnation: node.incarnation };
+        let asked = node.purgatory.iter().filter_map(|parked| parked.wait.undelivered());
+        let mut answers: Vec<(Peer, PeerMessage)> = asked.collect();
+        node.lose_what_waits();
+        for event in events {
+            if let Event::Message(envelope) = event
+                && let Some(answer) = envelope.message.undelivered()
+            {
+                answers.push((envelope.from, answer));
+            }
+        }
+        for (Peer { party: to, incarnation }, message) in answers {
+            let incarnation = Some(incarnation);
+            self.links.send(now.instant, Envelope { from, to, incarnation, message });
+        }
+        self.outputs.push_back(Output::BrokerDown(id));
+        let ours = self.connections.iter().filter(|(_, connection)| connection.node == id);
+        let mut ours: Vec<ConnectionId> = ours.map(|(connection, _)| *connection).collect();
+        ours.sort();
+        for connection in ours {
+            self.connections.remove(&connection);
+            self.waits.remove(&connection);
+            self.outputs.push_back(Output::Close { connection, reason: "its broker is down" });
+        }
+        self.controller.excuse(id);
+        self.tell_applied();
+    }
+
+    /// Tries those who wait for changes to be applied everywhere, since somebody need not apply them any more.
+    fn tell_applied(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.broker.wake(Key::MetadataApplied));
+    }
+
+    pub(super) fn find(&self, id: NodeId) -> Result<usize, CommandError> {
+        let at = self.nodes.iter().position(|node| node.id() == id);
+        at.ok_or_else(|| {
+            let ids: Vec<String> = self.brokers().iter().map(|(id, _)| id.0.to_string()).collect();
+            CommandError::UnknownBroker(id.0, ids.join(", "))
+        })
+    }
+
+    pub(super) fn check_party(&self, party: Party) -> Result<(), CommandError> {
+        match party {
+            Party::Controller => Ok(()),
+            Party::Broker(id) => self.find(id).map(|_| ()),
+        }
+    }
+
+    fn check_state(
+        &self,
+        at: usize,
+        needed: &'static str,
+        is_good: impl Fn(BrokerState) -> bool,
+    ) -> Result<(), CommandError> {
+        let node: &Node = &self.nodes[at];
+        match node.state() {
+            state if is_good(state) => Ok(()),
+            is => Err(CommandError::WrongState { broker: node.id(), is, needed }),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! One virtual broker: what it has, what waits on it, and whether it runs.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use rustc_hash::FxHashMap;
+
+use super::NodeConfig;
+use crate::api::{Broker, FetchSessions, Key, Prepared, Wait};
+use crate::base::entropy::Entropy;
+use crate::base::{ConnectionId, Instant, NodeId, Now};
+use crate::controller::configs::BrokerSettings;
+use crate::coordinator::{CoordinatorSettings, Coordinators, TimerKey};
+use crate::purgatory::{Purgatory, WaitId};
+use crate::replica::{LogSettings, Replicas};
+
+use super::links::Envelope;
+
+/// One virtual broker.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) broker: Broker,
+    /// What waits on it.
+    pub(super) purgatory: Purgatory<Key, Wait, ConnectionId>,
+    /// The waits that stand for the coordinators' timers.
+    pub(super) timers: FxHashMap<TimerKey, WaitId>,
+    pub(super) life: Life,
+    /// How often it was started before.
+    pub(super) incarnation: u32,
+}
+
+/// Whether a broker runs.
+#[derive(Clone, Debug)]
+pub(super) enum Life {
+    /// It runs.
+    Running,
+    /// It is frozen: what comes is kept until it is thawed, in this order.
+    Frozen(VecDeque<Event>),
+    /// It is down; its logs are kept.
+    Down,
+}
+
+/// What comes to a frozen broker.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    Request(ConnectionId, Prepared),
+    Closed(ConnectionId),
+    Message(Envelope),
+}
+
+/// Whether a broker runs, as it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokerState {
+    /// It runs.
+    Running,
+    /// It runs no code, but its connections stay open, as those of a stopped process do.
+    Frozen,
+    /// It is stopped: its listeners refuse connections.
+    Down,
+}
+
+impl fmt::Display for BrokerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BrokerState::Running => "running",
+            BrokerState::Frozen => "frozen",
+            BrokerState::Down => "down",
+        })
+    }
+}
+
+impl Node {
+    /// A broker that runs and knows nothing yet.
+    pub(super) fn new(config: &NodeConfig, settings: &BrokerSettings, entropy: &Entropy, now: Now) -> Self {
+        let id = config.id;
+        let replicas = Replicas::new(LogSettings::new(settings), now);
+        Node {
+            broker: broker(id, 0, replicas, settings, entropy),
+            purgatory: Purgatory::new(),
+            timers: FxHashMap::default(),
+            life: Life::Running,
+            incarnation: 0,
+        }
+    }
+
+    pub(super) fn id(&self) -> NodeId {
+        self.broker.id
+    }
+
+    pub(super) fn runs(&self) -> bool {
+        matches!(self.life, Life::Running)
+    }
+
+    pub(super) fn state(&self) -> BrokerState {
+        match self.life {
+            Life::Running => BrokerState::Running,
+            Life::Frozen(_) => BrokerState::Frozen,
+            Life::Down => BrokerState::Down,
+        }
+    }
+
+    /// When this broker has something to do; never while it doesn't run.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        if !self.runs() {
+            return None;
+        }
+        let Broker { replicas, coordinators, .. } = &self.broker;
+        let deadlines =
+            [self.purgatory.next_deadline(), replicas.next_timeout(), coordinators.next_timeout()];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Its process is gone: whatever waited on it is forgotten, and its coordinators' timers with it.
+    pub(super) fn lose_what_waits(&mut self) {
+        self.purgatory = Purgatory::new();
+        self.timers.clear();
+        self.broker.woken.clear();
+        self.broker.outbox.clear();
+    }
+}
+
+/// What a broker has as it starts: beside its logs nothing is left of what it knew before.
+fn broker(
+    id: NodeId,
+    incarnation: u32,
+    replicas: Replicas,
+    settings: &BrokerSettings,
+    entropy: &Entropy,
+) -> Broker {
+    let stream = |of: &str| match incarnation {
+        0 => entropy.stream(&format!("{of} of broker {}", id.0)),
+        again => entropy.stream(&format!("{of} of broker {}, started again {again} times", id.0)),
+    };
+    let slots = settings.network.max_incremental_fetch_session_cache_slots;
+    Broker::new(
+        id,
+        replicas,
+        FetchSessions::new(slots, stream("fetch sessions")),
+        Coordinators::new(CoordinatorSettings::new(settings), stream("member ids")),
+    )
+}

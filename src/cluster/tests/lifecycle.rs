@@ -1,0 +1,66 @@
+//! Brokers that are killed, frozen and thawed, and links that are slow or cut.
+
+use kafka_protocol::messages::MetadataRequest;
+
+use super::*;
+
+#[test]
+fn a_killed_brokers_connections_break_and_nothing_of_theirs_waits() {
+    let mut world = World::of_brokers(2, &[]);
+    world.create_topic("t", 1, &[]);
+    let (on_first, on_second) = (world.connect_to(1), world.connect_to(2));
+    world.send(on_first, FETCH, &fetch("t", 0, 0));
+    world.send(on_second, FETCH, &fetch("t", 0, 0));
+    world.command(Command::KillBroker(NodeId(2))).unwrap();
+    assert_eq!(world.closed, [on_second]);
+    let now = world.now();
+    assert!(world.cluster.waits(now).iter().all(|wait| wait.node == NodeId(1)));
+    let again = world.command(Command::KillBroker(NodeId(2))).unwrap_err();
+    assert_eq!(again.to_string(), "broker 2 is down; it must be running or frozen for that");
+    let unknown = world.command(Command::KillBroker(NodeId(5))).unwrap_err();
+    assert_eq!(unknown.to_string(), "there is no broker 5; there are 1, 2");
+}
+
+#[test]
+fn a_frozen_broker_answers_in_order_once_it_is_thawed() {
+    let mut world = World::new();
+    world.create_topic("t", 1, &[]);
+    let (producer, gone, consumer) = (world.connect(), world.connect(), world.connect());
+    world.command(Command::FreezeBroker(NodeId(1))).unwrap();
+    world.send(producer, PRODUCE, &produce("t", 0, batch(&["a"], 0), -1));
+    world.send(gone, PRODUCE, &produce("t", 0, batch(&["b"], 0), -1));
+    world.disconnect(gone);
+    assert!(world.received::<ProduceRequest>(producer, PRODUCE).is_none());
+    assert_eq!(world.cluster.poll_timeout(), None, "a frozen broker has no deadlines");
+    world.command(Command::ThawBroker(NodeId(1))).unwrap();
+    assert_eq!(error_of(&world.received::<ProduceRequest>(producer, PRODUCE).unwrap()), 0);
+    let response: FetchResponse = world.ask(consumer, FETCH, &fetch("t", 0, 0));
+    assert_eq!(
+        values(records_of(&response)),
+        [(0, "a".to_owned()), (1, "b".to_owned())],
+        "what had come before its client went was still handled"
+    );
+}
+
+#[test]
+fn a_cut_link_keeps_messages_in_order_and_a_slow_one_delays_them() {
+    let mut world = World::of_brokers(2, &[]);
+    let (from, to) = (Party::Controller, Party::Broker(NodeId(2)));
+    let cut = Link { delay: Duration::ZERO, cut: true };
+    world.command(Command::SetLink { from, to, link: cut }).unwrap();
+    let connection = world.connect();
+    world.send(connection, 7, &create_topics("t", 1, &[]));
+    assert!(world.received::<CreateTopicsRequest>(connection, 7).is_none(), "broker 2 hasn't heard of it");
+    let slow = Link { delay: Duration::from_millis(20), cut: false };
+    world.command(Command::SetLink { from, to, link: slow }).unwrap();
+    assert_eq!(world.cluster.link(from, to), slow);
+    world.advance(Duration::from_millis(19));
+    assert!(world.received::<CreateTopicsRequest>(connection, 7).is_none());
+    world.advance(Duration::from_millis(1));
+    assert_eq!(world.received::<CreateTopicsRequest>(connection, 7).unwrap().topics[0].error_code, 0);
+    let metadata: kafka_protocol::messages::MetadataResponse =
+        world.ask(connection, 12, &MetadataRequest::default().with_topics(None));
+    assert_eq!(metadata.brokers.len(), 2);
+    let unknown = Command::SetLink { from, to: Party::Broker(NodeId(9)), link: slow };
+    assert!(matches!(world.command(unknown), Err(CommandError::UnknownBroker(9, _))));
+}
