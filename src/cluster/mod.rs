@@ -46,6 +46,9 @@ pub use node::BrokerState;
 /// as in the settings that Kafka's own quick start comes with.
 const INITIAL_REBALANCE_DELAY: &str = "group.initial.rebalance.delay.ms";
 
+/// How many waits of a broker expire in one call (ours): some milliseconds if each is a member's session.
+const EXPIRED_AT_ONCE: usize = 256;
+
 /// What a cluster is made of.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
@@ -258,14 +261,15 @@ impl Cluster {
         self.links.link(from, to)
     }
 
-    /// The time that [`Cluster::poll_timeout`] named has come (or has not quite: early calls do nothing).
+    /// The time that [`Cluster::poll_timeout`] named has come (or has not quite: early calls do nothing). Does so much at
+    /// once as others can wait for: where more is due, [`Cluster::poll_timeout`] says so, and others may have their turn.
     pub fn handle_timeout(&mut self, now: Now) {
         for at in 0..self.nodes.len() {
             if !self.nodes[at].runs() {
                 continue;
             }
             let (purgatory, mut parts, outputs, waits) = self.lend(at, now);
-            purgatory.expire(now.instant, &mut parts, |_, departure, reply| {
+            purgatory.expire_some(EXPIRED_AT_ONCE, now.instant, &mut parts, |_, departure, reply| {
                 waits.remove(&departure.waiter.owner);
                 outputs.extend(reply.map(Output::Reply));
             });

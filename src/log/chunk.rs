@@ -197,6 +197,15 @@ impl Clone for Chunk {
     }
 }
 
+/// Memory that compaction has written records to, and their offsets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub bytes: usize,
+    pub first_offset: i64,
+    /// Exclusive.
+    pub end_offset: i64,
+}
+
 /// The chunks of one log, in the order of their offsets. The last one is filled further.
 ///
 /// Its keeper's contents are the *open bytes*: written, but not yet handed out as [`Bytes`]. A clone has none.
@@ -257,11 +266,19 @@ impl ChunkQueue {
         }
     }
 
-    /// Counts memory that compaction has written records to, before all chunks: it is given to the allocator, not to the
-    /// pool, when it is released. It may exceed the budget for a moment, where somebody still holds what it replaces.
-    pub fn adopt_front(&mut self, size: usize, first_offset: i64, end_offset: i64, pool: &mut ChunkPool) {
-        pool.held_bytes += size;
-        self.chunks.push_front(Chunk { keeper: None, size, first_offset, end_offset });
+    /// Counts memory that compaction has written the records of `first_offset..end_offset` to, in the place of the chunks
+    /// that hold nothing else: it is given to the allocator, not to the pool, when it is released. It may exceed the
+    /// budget for a moment, where somebody still holds what it replaces.
+    pub fn replace(&mut self, first_offset: i64, end_offset: i64, pieces: Vec<Piece>, pool: &mut ChunkPool) {
+        let from = self.chunks.partition_point(|chunk| chunk.end_offset <= first_offset);
+        let to = self.chunks.partition_point(|chunk| chunk.end_offset <= end_offset);
+        let tail = self.chunks.split_off(to.max(from));
+        self.chunks.drain(from..).for_each(|chunk| pool.give_back(chunk));
+        for Piece { bytes, first_offset, end_offset } in pieces {
+            pool.held_bytes += bytes;
+            self.chunks.push_back(Chunk { keeper: None, size: bytes, first_offset, end_offset });
+        }
+        self.chunks.extend(tail);
     }
 
     /// Gives back the chunks that hold nothing at or above `offset`.

@@ -7,13 +7,21 @@
 //! records stays as an empty one if it is the last of an active producer, whose sequence it holds, or the last that was
 //! looked at.
 //!
+//! It goes in steps, since a log may be large and others must not wait for it: [`Log::compact`] does so much work, and
+//! goes on the next time. What is appended meanwhile is not touched, what retention or DeleteRecords take meanwhile is
+//! gone, and what cuts the log off ends it; the segments that are done then stay so. Segments that are written into one
+//! are replaced once that one is whole, so that no more than it is in memory twice.
+//!
 //! Not done: transactions are taken as committed, since none is aborted here yet.
 
+use std::borrow::Cow;
+use std::hash::BuildHasher;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use super::chunk::Piece;
 use super::segment::{AppendedBatch, BLOCK_BYTES, Segment};
 use super::{ChunkPool, Log};
 use crate::base::{Instant, Now, WallTime};
@@ -37,6 +45,11 @@ const MAX_KEYS: usize = 1 << 20;
 /// Written records are gathered in pieces of this size, bytes: so much is given back at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
+/// What a key costs to remember or to forget, in bytes that could be read meanwhile.
+const KEY_COST_BYTES: usize = 64;
+/// How many bytes' memory is given back while one byte is read.
+const RELEASED_PER_BYTE: u64 = 16;
+
 /// The segments that could be compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cleanable {
@@ -57,7 +70,7 @@ impl Log {
         if !config.compact {
             return None;
         }
-        if self.is_filthy(now.wall, last_stable_offset) {
+        if self.compaction.is_some() || self.is_filthy(now.wall, last_stable_offset) {
             return Some(now.instant);
         }
         let first_dirty = self.first_dirty_segment();
@@ -76,39 +89,56 @@ impl Log {
         Some(now.instant + Duration::from_millis(left_ms.max(1)))
     }
 
-    /// Compacts what can be, if there is enough to do.
+    /// Compacts what can be, if there is enough to do, or goes on where it stopped. `work` is how many bytes may be read,
+    /// and is lessened by what was (a batch is read as a whole, so that somewhat more may be). None if it isn't done yet.
     ///
     /// # Errors
-    /// If a batch can't be read or written again; nothing has changed then.
+    /// If a batch can't be read or written again. A batch that is new since the last time is read before anything is
+    /// changed; what was replaced already stays so.
     pub fn compact(
         &mut self,
         now: WallTime,
         last_stable_offset: i64,
+        work: &mut usize,
         pool: &mut ChunkPool,
-    ) -> Result<Compacted, RebuildError> {
-        if !self.config().compact || !self.is_filthy(now, last_stable_offset) {
-            return Ok(Compacted::default());
+    ) -> Result<Option<Compacted>, RebuildError> {
+        let unfinished = self.compaction.take().filter(|_| self.config().compact);
+        let begun = unfinished.or_else(|| self.begin_compaction(now, last_stable_offset));
+        let Some(mut compaction) = begun else { return Ok(Some(Compacted::default())) };
+        while *work > 0 {
+            match compaction.phase {
+                Phase::Reading => self.read_keys(&mut compaction, work)?,
+                Phase::Writing { from } => match self.begin_group(&compaction, from) {
+                    Some(group) => compaction.phase = Phase::WritingGroup(Box::new(group)),
+                    None => {
+                        self.clean_until = compaction.end_offset;
+                        compaction.phase = Phase::Forgetting;
+                    }
+                },
+                Phase::WritingGroup(_) => self.write_group(&mut compaction, work, pool)?,
+                Phase::Forgetting if compaction.keys.forget_some(work) => {}
+                Phase::Forgetting => return Ok(Some(compaction.compacted)),
+            }
         }
-        let cleanable = self.cleanable(now, last_stable_offset);
-        let (keys, end) = self.last_offsets(cleanable)?;
-        let Some(end_offset) = self.segments.get(end).map(|next| next.base_offset) else {
-            return Ok(Compacted::default());
-        };
-        let filter = Filter {
-            keys,
+        self.compaction = Some(compaction);
+        Ok(None)
+    }
+
+    fn begin_compaction(&self, now: WallTime, last_stable_offset: i64) -> Option<Box<Compaction>> {
+        if !self.config().compact || !self.is_filthy(now, last_stable_offset) {
+            return None;
+        }
+        let Cleanable { first_dirty, end, .. } = self.cleanable(now, last_stable_offset);
+        Some(Box::new(Compaction {
+            phase: Phase::Reading,
+            cursor: self.segments.get(first_dirty)?.base_offset.max(self.log_start_offset),
             clean_from: self.clean_until.max(self.log_start_offset),
-            end_offset,
+            end_offset: self.segments.get(end)?.base_offset,
             now_ms: now.as_millis(),
             delete_retention_ms: self.config().delete_retention_ms,
-        };
-        let mut written = Vec::new();
-        let mut at = 0;
-        while at < end {
-            let group = self.group(at, end);
-            written.push(self.write_group(at, group, &filter)?);
-            at = group;
-        }
-        Ok(self.replace(end, written, end_offset, pool))
+            keys: LastOffsets::default(),
+            compacted: Compacted::default(),
+        }))
     }
 
     /// Whether there is enough to do (`LogCleanerManager.grabFilthiestCompactedLog`).
@@ -148,29 +178,28 @@ impl Log {
         Cleanable { first_dirty, end, clean_bytes, dirty_bytes }
     }
 
-    /// Which offset was written last for each key, and the segment before which that is known.
-    fn last_offsets(&self, cleanable: Cleanable) -> Result<(FxHashMap<Vec<u8>, i64>, usize), RecordError> {
-        let mut keys: FxHashMap<Vec<u8>, i64> = FxHashMap::default();
-        let Cleanable { first_dirty, end, .. } = cleanable;
-        for at in first_dirty..end {
-            if at > first_dirty && keys.len() >= MAX_KEYS {
-                return Ok((keys, at));
-            }
-            let batches = self.segments.get(at).into_iter().flat_map(|segment| segment.batches(&[]));
-            for batch in batches.filter(|batch| !batch.view.is_control()) {
-                let body = body_of(&batch.view, batch.bytes)?;
-                for record in RecordIter::new(&body, batch.view.count()) {
-                    let record = record?;
-                    let offset = batch.view.base_offset() + i64::from(record.offset_delta);
-                    let Some(key) = record.key.filter(|_| offset >= self.log_start_offset) else { continue };
-                    match keys.get_mut(key) {
-                        Some(last) => *last = offset,
-                        None => drop(keys.insert(key.to_vec(), offset)),
-                    }
+    /// Notes which offset was written last for each key, on from the cursor.
+    fn read_keys(&self, compaction: &mut Compaction, work: &mut usize) -> Result<(), RecordError> {
+        let Compaction { cursor, end_offset, clean_from, keys, .. } = compaction;
+        let first = self.segments.partition_point(|segment| segment.base_offset <= *cursor).saturating_sub(1);
+        let dirty = self.segments.range(first..).take_while(|segment| segment.base_offset < *end_offset);
+        for (segment, at) in dirty.zip(first..) {
+            let batches =
+                segment.locate(*cursor, &[]).into_iter().flat_map(|from| segment.batches_from(from, &[]));
+            for batch in batches {
+                if *work == 0 {
+                    return Ok(());
                 }
+                *work = work.saturating_sub(read_keys_of(&batch.view, batch.bytes, *clean_from, keys)?);
+                *cursor = batch.view.last_offset().saturating_add(1);
+            }
+            if let Some(next) = self.segments.get(at + 1).filter(|_| keys.len() >= MAX_KEYS) {
+                *end_offset = next.base_offset;
+                break;
             }
         }
-        Ok((keys, end))
+        compaction.phase = Phase::Writing { from: i64::MIN };
+        Ok(())
     }
 
     /// The end of the segments from `at` on that are written into one (`Cleaner.groupSegmentsBySize`).
@@ -190,74 +219,235 @@ impl Log {
         end
     }
 
-    /// The segments `from..to` as one, without what is superseded.
-    fn write_group(&self, from: usize, to: usize, filter: &Filter) -> Result<Written, RebuildError> {
-        let segments = || self.segments.range(from..to);
-        let base_offset = segments().next().map_or(0, |first| first.base_offset);
-        let mut writer = Writer::new(base_offset, segments());
-        for batch in segments().flat_map(|segment| segment.batches(&[])) {
+    /// The segments that are to be written into one, of those that begin at or above `from`.
+    fn begin_group(&self, compaction: &Compaction, from: i64) -> Option<Group> {
+        let index_of = |offset: i64| self.segments.partition_point(|segment| segment.base_offset < offset);
+        let (at, end) = (index_of(from), index_of(compaction.end_offset));
+        let first = self.segments.get(at).filter(|_| at < end)?;
+        let group = self.group(at, end);
+        Some(Group {
+            base_offset: first.base_offset,
+            end_offset: self.segments.get(group)?.base_offset,
+            cursor: first.base_offset,
+            writer: Writer::new(first.base_offset, self.segments.range(at..group)),
+        })
+    }
+
+    /// Writes more of a group without what is superseded; once it is whole, it is put in the place of its segments.
+    fn write_group(
+        &mut self,
+        compaction: &mut Compaction,
+        work: &mut usize,
+        pool: &mut ChunkPool,
+    ) -> Result<(), RebuildError> {
+        let phase = std::mem::replace(&mut compaction.phase, Phase::Forgetting);
+        let Phase::WritingGroup(mut group) = phase else { return Ok(()) };
+        if !self.write_some(&mut group, compaction, work)? {
+            compaction.phase = Phase::WritingGroup(group);
+            return Ok(());
+        }
+        compaction.phase = Phase::Writing { from: group.end_offset };
+        group.writer.seal();
+        let released_bytes = self.replace(*group, pool, &mut compaction.compacted);
+        *work =
+            work.saturating_sub(usize::try_from(released_bytes / RELEASED_PER_BYTE).unwrap_or(usize::MAX));
+        Ok(())
+    }
+
+    /// Returns whether the group is whole.
+    fn write_some(
+        &self,
+        group: &mut Group,
+        compaction: &Compaction,
+        work: &mut usize,
+    ) -> Result<bool, RebuildError> {
+        let Group { cursor, end_offset, writer, .. } = group;
+        let first = self.segments.partition_point(|segment| segment.base_offset <= *cursor).saturating_sub(1);
+        let segments = self.segments.range(first..).take_while(|segment| segment.base_offset < *end_offset);
+        let batches = segments.flat_map(|segment| {
+            let from = segment.locate(*cursor, &[]);
+            from.into_iter().flat_map(|from| segment.batches_from(from, &[]))
+        });
+        let mut behind = *cursor;
+        for batch in batches {
+            if *work == 0 {
+                *cursor = behind;
+                return Ok(false);
+            }
             let producer = self.producers.producer(batch.view.producer_id());
             let is_last_of_producer = producer.is_some_and(|state| match state.batches().last() {
                 Some(last) => last.last_offset == batch.view.last_offset(),
                 None => batch.view.is_control() && state.epoch == batch.view.producer_epoch(),
             });
-            if let Some(kept) = filter.keep(&batch.view, batch.bytes, is_last_of_producer)? {
+            let (kept, read_bytes) = compaction.keep(&batch.view, batch.bytes, is_last_of_producer)?;
+            if let Some(kept) = kept {
                 writer.write(&kept);
             }
+            *work = work.saturating_sub(read_bytes);
+            behind = batch.view.last_offset().saturating_add(1);
         }
-        writer.seal();
-        Ok(writer.written)
+        Ok(true)
     }
 
-    /// Puts the written segments in the place of the first `count` ones.
-    fn replace(
-        &mut self,
-        count: usize,
-        written: Vec<Written>,
-        end_offset: i64,
-        pool: &mut ChunkPool,
-    ) -> Compacted {
-        let mut compacted = Compacted::default();
-        for segment in self.segments.drain(..count) {
-            compacted.bytes_before += u64::from(segment.size);
+    /// Puts a written group in the place of its segments, as far as they are still there. Returns their bytes.
+    fn replace(&mut self, group: Group, pool: &mut ChunkPool, compacted: &mut Compacted) -> u64 {
+        let Group { base_offset, end_offset, writer: Writer { written, .. }, .. } = group;
+        let index_of = |offset: i64| self.segments.partition_point(|segment| segment.base_offset < offset);
+        let (from, to) = (index_of(base_offset), index_of(end_offset));
+        if from == to {
+            return 0;
         }
-        self.chunks.release_below(end_offset, pool);
-        for Written { segment, pieces } in written.into_iter().rev() {
-            compacted.bytes_after += u64::from(segment.size);
-            for piece in pieces.into_iter().rev() {
-                self.chunks.adopt_front(piece.bytes, piece.first_offset, piece.end_offset, pool);
-            }
-            self.segments.push_front(segment);
-        }
-        self.clean_until = end_offset;
-        compacted
+        let Written { segment, pieces } = written;
+        compacted.bytes_after += u64::from(segment.size);
+        let released_bytes = self.segments.drain(from..to).map(|segment| u64::from(segment.size)).sum();
+        compacted.bytes_before += released_bytes;
+        self.segments.insert(from, segment);
+        self.chunks.replace(base_offset, end_offset, pieces, pool);
+        self.trim_below_log_start(pool);
+        released_bytes
     }
 }
 
-/// What decides about a record.
-struct Filter {
-    /// The last offset of each key in the dirty segments.
-    keys: FxHashMap<Vec<u8>, i64>,
+/// How far a compaction has come that goes on.
+#[derive(Clone, Debug)]
+pub(super) struct Compaction {
+    phase: Phase,
+    /// The next offset whose key is to be read.
+    cursor: i64,
     /// The first dirty offset.
     clean_from: i64,
     /// Behind the last offset that is looked at.
     end_offset: i64,
+    /// When it began.
     now_ms: i64,
     delete_retention_ms: i64,
+    /// The last offset of each key in the dirty segments.
+    keys: LastOffsets,
+    compacted: Compacted,
 }
 
-impl Filter {
-    /// What is left of a batch; none if nothing is.
-    fn keep(
+#[derive(Clone, Debug)]
+enum Phase {
+    /// The keys of the dirty segments are read.
+    Reading,
+    /// The segments that begin at or above this offset are still to be written.
+    Writing { from: i64 },
+    /// These are being written.
+    WritingGroup(Box<Group>),
+    /// All is written; the memory of the keys is given back.
+    Forgetting,
+}
+
+/// Segments that are being written into one.
+#[derive(Clone, Debug)]
+struct Group {
+    base_offset: i64,
+    /// Where the segment behind them begins.
+    end_offset: i64,
+    /// The next offset to be written.
+    cursor: i64,
+    writer: Writer,
+}
+
+/// The last offset of each key. In many small maps, because a large one takes long to grow and to be given back.
+#[derive(Clone, Debug, Default)]
+struct LastOffsets {
+    parts: Vec<FxHashMap<Box<[u8]>, i64>>,
+    len: usize,
+}
+
+impl LastOffsets {
+    const PARTS: usize = 256;
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn part_of(key: &[u8]) -> usize {
+        // Bits that the maps themselves don't use to find a place.
+        (FxBuildHasher.hash_one(key) >> 32) as usize % Self::PARTS
+    }
+
+    fn get(&self, key: &[u8]) -> Option<i64> {
+        self.parts.get(Self::part_of(key))?.get(key).copied()
+    }
+
+    fn set(&mut self, key: &[u8], offset: i64) {
+        if self.parts.is_empty() {
+            self.parts.resize_with(Self::PARTS, FxHashMap::default);
+        }
+        let part = &mut self.parts[Self::part_of(key)];
+        match part.get_mut(key) {
+            Some(last) => *last = offset,
+            None => {
+                part.insert(key.into(), offset);
+                self.len += 1;
+            }
+        }
+    }
+
+    /// Gives back the memory of some keys. Returns whether there were any.
+    fn forget_some(&mut self, work: &mut usize) -> bool {
+        let part = self.parts.pop();
+        *work = work.saturating_sub(part.as_ref().map_or(0, |part| part.len() * KEY_COST_BYTES));
+        part.is_some()
+    }
+}
+
+/// Notes the keys of one batch from `clean_from` on. Returns what it cost, in bytes.
+fn read_keys_of(
+    view: &BatchView<'_>,
+    bytes: &[u8],
+    clean_from: i64,
+    keys: &mut LastOffsets,
+) -> Result<usize, RecordError> {
+    if view.is_control() {
+        return Ok(bytes.len());
+    }
+    let body = body_of(view, bytes)?;
+    let before = keys.len();
+    for record in RecordIter::new(&body, view.count()) {
+        let record = record?;
+        let offset = view.base_offset() + i64::from(record.offset_delta);
+        if let Some(key) = record.key.filter(|_| offset >= clean_from) {
+            keys.set(key, offset);
+        }
+    }
+    Ok(HEADER_LEN + body.len() + (keys.len() - before) * KEY_COST_BYTES)
+}
+
+/// What is left of a batch.
+enum Kept<'a> {
+    /// All of it.
+    Whole(&'a [u8]),
+    /// Some of its records, or none.
+    Written(Bytes),
+}
+
+impl std::ops::Deref for Kept<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Kept::Whole(bytes) => bytes,
+            Kept::Written(bytes) => bytes,
+        }
+    }
+}
+
+impl Compaction {
+    /// What is left of a batch, none if nothing is; and how many bytes were read for it.
+    fn keep<'a>(
         &self,
         view: &BatchView<'_>,
-        bytes: &[u8],
+        bytes: &'a [u8],
         is_last_of_producer: bool,
-    ) -> Result<Option<Bytes>, RebuildError> {
+    ) -> Result<(Option<Kept<'a>>, usize), RebuildError> {
         if view.is_control() {
-            return Ok(Some(Bytes::copy_from_slice(bytes)));
+            return Ok((Some(Kept::Whole(bytes)), bytes.len()));
         }
         let body = body_of(view, bytes)?;
+        let read_bytes = HEADER_LEN + body.len();
         let mut kept = Vec::new();
         let mut has_tombstones = false;
         for record in RecordIter::new(&body, view.count()) {
@@ -269,33 +459,40 @@ impl Filter {
         }
         if kept.is_empty() {
             let holds_something = is_last_of_producer || view.last_offset() + 1 == self.end_offset;
-            return holds_something.then(|| empty(view)).transpose();
+            let empty = holds_something.then(|| empty(view)).transpose()?;
+            return Ok((empty.map(Kept::Written), read_bytes));
         }
         let is_first_seen = has_tombstones && view.delete_horizon_ms().is_none();
         if kept.len() == usize::try_from(view.count()).unwrap_or(0) && !is_first_seen {
-            return Ok(Some(Bytes::copy_from_slice(bytes)));
+            return Ok((Some(Kept::Whole(bytes)), read_bytes));
         }
         let horizon = match is_first_seen {
             true => Some(self.now_ms.saturating_add(self.delete_retention_ms)),
             false => view.delete_horizon_ms(),
         };
-        write_again(view, &kept, horizon).map(Some)
+        Ok((Some(Kept::Written(write_again(view, &kept, horizon)?)), read_bytes))
     }
 
     fn is_kept(&self, view: &BatchView<'_>, record: &RecordView<'_>) -> bool {
         let Some(key) = record.key else { return false };
         let offset = view.base_offset() + i64::from(record.offset_delta);
-        let is_superseded = self.keys.get(key).is_some_and(|&last| offset < last);
+        let last = self.keys.get(key);
+        let is_superseded = last.is_some_and(|last| offset < last);
         let is_expired = view.delete_horizon_ms().is_some_and(|horizon| self.now_ms >= horizon);
-        debug_assert!(is_superseded || offset < self.clean_from || self.keys.contains_key(key));
+        debug_assert!(last.is_some() || offset < self.clean_from);
         !is_superseded && (record.value.is_some() || !is_expired)
     }
 }
 
-fn body_of(view: &BatchView<'_>, bytes: &[u8]) -> Result<Bytes, RecordError> {
-    let body = Bytes::copy_from_slice(bytes.get(HEADER_LEN..).unwrap_or_default());
-    let codec = view.codec().unwrap_or(Codec::None);
-    Ok(decompress(codec, &body, DECOMPRESSED_BYTES_MAX)?)
+fn body_of<'a>(view: &BatchView<'_>, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, RecordError> {
+    let body = bytes.get(HEADER_LEN..).unwrap_or_default();
+    match view.codec().unwrap_or(Codec::None) {
+        Codec::None => Ok(Cow::Borrowed(body)),
+        codec => {
+            let body = decompress(codec, &Bytes::copy_from_slice(body), DECOMPRESSED_BYTES_MAX)?;
+            Ok(Cow::Owned(body.into()))
+        }
+    }
 }
 
 fn header_of(view: &BatchView<'_>, codec: Codec) -> BatchHeader {
@@ -335,19 +532,13 @@ fn write_again(
 }
 
 /// A segment that was written, and the memory that its records are in.
+#[derive(Clone, Debug)]
 struct Written {
     segment: Segment,
     pieces: Vec<Piece>,
 }
 
-/// Memory for records, and their offsets.
-struct Piece {
-    bytes: usize,
-    first_offset: i64,
-    /// Exclusive.
-    end_offset: i64,
-}
-
+#[derive(Clone, Debug)]
 struct Writer {
     written: Written,
     piece: Vec<u8>,
@@ -456,8 +647,12 @@ mod tests {
         }
 
         fn compact(&mut self) -> Compacted {
+            self.step(usize::MAX).expect("that is enough to do all")
+        }
+
+        fn step(&mut self, mut work: usize) -> Option<Compacted> {
             let end = self.log.log_end_offset();
-            self.log.compact(self.now().wall, end, &mut self.pool).unwrap()
+            self.log.compact(self.now().wall, end, &mut work, &mut self.pool).unwrap()
         }
 
         fn entries(&self) -> Vec<Entry> {
@@ -605,6 +800,103 @@ mod tests {
         assert_eq!(counts, [(2, 1), (3, 1), (4, 0), (6, 1), (7, 1)]);
     }
 
+    /// Keys that come again and again, in segments of a few batches.
+    fn busy() -> Bench {
+        let mut bench = Bench::with(|config| config.segment_bytes = 1_000);
+        for i in 0..200 {
+            let (key, other) = (format!("{}", i * 7 % 31), format!("{}", i * i % 50));
+            bench.append(&[(&key, Some("1")), (&other, (i % 9 > 0).then_some("2"))]);
+        }
+        bench
+    }
+
+    /// What can be read from the log's start on.
+    fn readable(bench: &Bench) -> Vec<Entry> {
+        let start = bench.log.log_start_offset();
+        bench.entries().into_iter().filter(|(offset, ..)| *offset >= start).collect()
+    }
+
+    #[test]
+    fn steps_do_what_one_go_does_whatever_happens_between_them() {
+        type Meanwhile = fn(&mut Bench, usize);
+        let happenings: [(&str, Meanwhile); 3] = [
+            ("nothing", |_, _| {}),
+            ("appends", |bench, step| bench.append(&[(&format!("{}", step % 31), Some("new"))])),
+            ("DeleteRecords", |bench, step| {
+                let to = (step as i64 * 3).min(250);
+                bench.log.advance_log_start(to, &mut bench.pool).unwrap();
+            }),
+        ];
+        for (name, meanwhile) in happenings {
+            let (mut once, mut stepped) = (busy(), busy());
+            let all_offsets = once.offsets().len();
+            once.compact();
+            let mut steps = 0;
+            loop {
+                let step = stepped.step(150);
+                steps += 1;
+                assert_eq!(stepped.pool.bytes_held(), stepped.log.bytes_held());
+                if step.is_some() {
+                    break;
+                }
+                assert_eq!(stepped.log.next_compaction(stepped.now(), i64::MAX), Some(stepped.now().instant));
+                if steps % 20 == 0 {
+                    // A clone goes on by itself, and leaves the original alone.
+                    let (log, pool) = (stepped.log.clone(), stepped.pool.clone());
+                    let mut clone = Bench { log, pool, ..stepped };
+                    clone.compact();
+                    assert!(stepped.log.compaction.is_some() && clone.log.compaction.is_none());
+                }
+                meanwhile(&mut stepped, steps);
+                meanwhile(&mut once, steps);
+            }
+            assert!(steps > 100, "{name}: {steps}");
+            assert!(once.offsets().len() < all_offsets + steps / 2, "{name}: something was to be done");
+            assert_eq!(readable(&stepped), readable(&once), "{name}");
+            assert_eq!(stepped.log.segment_count(), once.log.segment_count(), "{name}");
+            stepped.log.delete(&mut stepped.pool);
+            assert_eq!(stepped.pool.bytes_held(), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn cutting_a_log_off_ends_its_compaction_and_the_next_one_is_right() {
+        for steps in (1..300).step_by(7) {
+            let (mut whole, mut cut) = (busy(), busy());
+            let finished = (0..steps).any(|_| cut.step(150).is_some());
+            cut.log.truncate_to(301, &mut cut.pool);
+            whole.log.truncate_to(301, &mut whole.pool);
+            assert_eq!(cut.pool.bytes_held(), cut.log.bytes_held());
+            for bench in [&mut cut, &mut whole] {
+                (0..200).for_each(|i| bench.append(&[(&format!("{}", i % 50), Some("3"))]));
+                bench.compact();
+            }
+            // What was superseded by a record that was cut off is gone for good, as in Kafka.
+            let lost = |entry: &Entry| entry.0 < 301 && !cut.entries().contains(entry);
+            let left: Vec<_> = whole.entries().into_iter().filter(|entry| !lost(entry)).collect();
+            assert_eq!(cut.entries(), left, "{steps}");
+            assert!(finished || cut.log.compaction.is_none());
+        }
+    }
+
+    #[test]
+    fn a_step_reads_no_more_than_its_work_and_one_batch() {
+        let mut bench = busy();
+        let batch = bench.log.batches().next().unwrap().bytes.len();
+        let (mut total, end) = (0, bench.log.log_end_offset());
+        loop {
+            let (mut work, now) = (1_000, bench.now().wall);
+            let done = bench.log.compact(now, end, &mut work, &mut bench.pool).unwrap().is_some();
+            total += 1_000 - work;
+            if done {
+                break;
+            }
+            assert_eq!(work, 0, "a step that isn't the last uses all its work");
+        }
+        let bytes = 200 * batch;
+        assert!((bytes * 3 / 2..bytes * 3).contains(&total), "{total} of {bytes}: read once, written once");
+    }
+
     #[test]
     fn what_is_dirty_enough_or_overdue_is_compacted() {
         let mut bench = Bench::new();
@@ -657,7 +949,7 @@ mod tests {
         bench.log.append(&mut bench.pool, &broken, &append).unwrap();
         (0..3).for_each(|_| bench.append(&[("a", Some("1"))]));
         let (size, now) = (bench.log.size_bytes(), bench.now().wall);
-        assert!(bench.log.compact(now, 7, &mut bench.pool).is_err());
+        assert!(bench.log.compact(now, 7, &mut usize::MAX.clone(), &mut bench.pool).is_err());
         assert_eq!(bench.log.size_bytes(), size);
     }
 }

@@ -32,6 +32,7 @@ pub use retention::Deleted;
 use crate::base::{Now, WallTime};
 use crate::wire::batch::{self, BatchView, Stamp};
 use chunk::ChunkQueue;
+use compaction::Compaction;
 use segment::{AppendedBatch, RollRules, Segment, walk};
 
 /// The settings of a topic (and two of the broker) that its logs need. Names and defaults are Kafka's.
@@ -137,6 +138,8 @@ pub struct Log {
     log_end_offset: i64,
     /// Below this offset the log has been compacted.
     clean_until: i64,
+    /// A compaction that goes on.
+    compaction: Option<Box<Compaction>>,
     /// By base offset. Empty until there is something to hold.
     segments: VecDeque<Segment>,
     chunks: ChunkQueue,
@@ -355,6 +358,7 @@ impl Log {
     fn start_with(&mut self, batch: &AppendedBatch) {
         let is_empty = self.log_start_offset == self.log_end_offset;
         if is_empty && (batch.base_offset.max(0)..=batch.last_offset).contains(&self.log_end_offset) {
+            self.compaction = None;
             self.segments.clear();
             self.epochs.clear();
             self.producers.clear();
@@ -403,18 +407,25 @@ impl Log {
         if offset <= self.log_start_offset {
             return Ok(false);
         }
-        while self.segments.get(1).is_some_and(|next| next.base_offset <= offset) {
-            self.segments.pop_front();
-        }
         if offset == self.log_end_offset {
             self.seal();
+        }
+        self.log_start_offset = offset;
+        self.trim_below_log_start(pool);
+        Ok(true)
+    }
+
+    /// Gives back what lies below the log's start.
+    fn trim_below_log_start(&mut self, pool: &mut ChunkPool) {
+        let offset = self.log_start_offset;
+        while self.segments.get(1).is_some_and(|next| next.base_offset <= offset) {
+            self.segments.pop_front();
         }
         let first_end = self.segments.get(1).map_or(self.log_end_offset, |next| next.base_offset);
         if let Some(first) = self.segments.front_mut() {
             first.release_below(offset, first_end);
         }
         self.move_log_start(offset, pool);
-        Ok(true)
     }
 
     /// Sets the log's start, after the segments below it are gone, and trims what goes with them.
@@ -435,6 +446,7 @@ impl Log {
             self.truncate_fully_and_start_at(offset, pool);
             return true;
         }
+        self.compaction = None;
         self.seal();
         if offset <= self.log_start_offset {
             // What lies below the start is not to be read, and may be gone already.
@@ -460,6 +472,7 @@ impl Log {
 
     /// Drops all; the log is empty and starts at `offset`.
     pub fn truncate_fully_and_start_at(&mut self, offset: i64, pool: &mut ChunkPool) {
+        self.compaction = None;
         self.seal();
         self.segments.clear();
         self.chunks.release_all(pool);
@@ -508,6 +521,7 @@ impl Clone for Log {
             log_start_offset: self.log_start_offset,
             log_end_offset: self.log_end_offset,
             clean_until: self.clean_until,
+            compaction: self.compaction.clone(),
             segments,
             chunks: self.chunks.clone(),
             epochs: self.epochs.clone(),

@@ -272,13 +272,29 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
         &mut self,
         now: Instant,
         context: &mut C,
+        on_expired: impl FnMut(&mut C, Departure<O>, W::Reply),
+    ) -> usize
+    where
+        W: Wait<C>,
+    {
+        self.expire_some(usize::MAX, now, context, on_expired)
+    }
+
+    /// As [`expire`](Self::expire), but `most` waits at most: what is left then is still due, so that
+    /// [`next_deadline`](Self::next_deadline) says to call again.
+    pub fn expire_some<C>(
+        &mut self,
+        most: usize,
+        now: Instant,
+        context: &mut C,
         mut on_expired: impl FnMut(&mut C, Departure<O>, W::Reply),
     ) -> usize
     where
         W: Wait<C>,
     {
         let mut expired = 0;
-        while let Some((departure, wait)) = self.take_expired(now) {
+        while expired < most {
+            let Some((departure, wait)) = self.take_expired(now) else { break };
             let reply = wait.expire(context);
             on_expired(context, departure, reply);
             expired += 1;

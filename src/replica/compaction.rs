@@ -1,130 +1,132 @@
-//! When to compact which log, as deadlines rather than rounds over all logs.
+//! Which log is compacted when, and how much of it at a time.
 //!
-//! Kafka's cleaner looks for something to do every `log.cleaner.backoff.ms`. A log that has enough to do is compacted at
-//! the next of those moments, and no log is looked at that has not.
+//! Kafka's cleaner looks for something to do every `log.cleaner.backoff.ms`, and does one log after the other. A log that
+//! has enough to do has its turn at the next of those moments. It is compacted in steps, between which others are served.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::schedule::Schedule;
 use super::{LogSettings, Replica};
 use crate::base::{Instant, Now, PartitionKey};
 use crate::log::ChunkPool;
 
+/// How much is read in one step, bytes (ours): some tenths of a millisecond, and several such batches of Kafka's size.
+const STEP_BYTES: usize = 128 << 10;
+/// How much is read for an append that finds no memory left, bytes (ours): some milliseconds.
+const HURRIED_BYTES: usize = 1 << 20;
+
 #[derive(Clone, Debug)]
 pub(super) struct CompactionSchedule {
-    started: Instant,
-    backoff: Duration,
     is_enabled: bool,
-    due: BTreeSet<(Instant, PartitionKey)>,
-    /// The logs that may be compacted some day.
-    by_key: BTreeMap<PartitionKey, Scheduled>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Scheduled {
-    due: Option<Instant>,
-    /// How many segments the log had when it was last looked at.
-    segments: usize,
-    /// It could not be compacted, and is left alone from now on.
-    failed: bool,
+    schedule: Schedule,
+    /// The log that is being compacted, and when its turn came.
+    running: Option<(PartitionKey, Instant)>,
+    /// Logs that could not be compacted, and are left alone from then on.
+    failed: FxHashSet<PartitionKey>,
 }
 
 impl CompactionSchedule {
     pub(super) fn new(settings: LogSettings, started: Instant) -> Self {
-        let backoff = Duration::from_millis(settings.cleaner_backoff_ms.max(1));
-        let is_enabled = settings.cleaner_enable;
-        CompactionSchedule { started, backoff, is_enabled, due: BTreeSet::new(), by_key: BTreeMap::new() }
+        CompactionSchedule {
+            is_enabled: settings.cleaner_enable,
+            schedule: Schedule::new(started, Duration::from_millis(settings.cleaner_backoff_ms)),
+            running: None,
+            failed: FxHashSet::default(),
+        }
     }
 
-    /// Takes on the broker's settings; what is scheduled stays so.
+    /// Takes on the broker's settings. (Whether there is a cleaner is not among those that can change.)
     pub(super) fn set_settings(&mut self, settings: LogSettings) {
-        self.backoff = Duration::from_millis(settings.cleaner_backoff_ms.max(1));
-    }
-
-    fn round_at_or_after(&self, instant: Instant) -> Instant {
-        let backoff = self.backoff.as_nanos() as u64;
-        let since = instant.saturating_since(self.started).as_nanos() as u64;
-        self.started + Duration::from_nanos(since.div_ceil(backoff).saturating_mul(backoff))
+        self.schedule.set_interval(Duration::from_millis(settings.cleaner_backoff_ms));
     }
 
     /// The log of `replica`, or its configs, have changed.
     pub(super) fn look_again(&mut self, replica: &Replica, now: Now) {
-        if !replica.log.config().compact || !self.is_enabled {
-            return self.forget(replica.key);
+        if !replica.log.config().compact || !self.is_enabled || self.failed.contains(&replica.key) {
+            return self.schedule.forget(replica.key);
         }
-        let scheduled = self.by_key.get(&replica.key).copied().unwrap_or_default();
-        if scheduled.failed {
-            return;
+        if self.running.is_none_or(|(key, _)| key != replica.key) {
+            let due = replica.log.next_compaction(now, replica.last_stable_offset());
+            self.schedule.set(replica.key, due, replica.log.segment_count());
         }
-        let due = replica.log.next_compaction(now, replica.last_stable_offset());
-        let due = due.map(|due| self.round_at_or_after(due));
-        if let Some(old) = scheduled.due.filter(|_| scheduled.due != due) {
-            self.due.remove(&(old, replica.key));
-        }
-        self.due.extend(due.map(|due| (due, replica.key)));
-        let segments = replica.log.segment_count();
-        self.by_key.insert(replica.key, Scheduled { due, segments, failed: false });
     }
 
     /// Something was appended: there is more to do only where that has closed a segment.
     pub(super) fn after_append(&mut self, replica: &Replica, now: Now) {
-        if !replica.log.config().compact {
-            return;
-        }
-        let segments = self.by_key.get(&replica.key).map_or(0, |scheduled| scheduled.segments);
-        if segments != replica.log.segment_count() {
+        let is_compacted = replica.log.config().compact;
+        if is_compacted && self.schedule.segments(replica.key) != replica.log.segment_count() {
             self.look_again(replica, now);
         }
     }
 
-    /// Compacts the log, if there is enough to do.
-    pub(super) fn apply(&mut self, replica: &mut Replica, now: Now, pool: &mut ChunkPool) {
-        let last_stable_offset = replica.last_stable_offset();
-        match replica.log.compact(now.wall, last_stable_offset, pool) {
-            Ok(compacted) => {
-                tracing::debug!(
-                    topic = &*replica.topic,
-                    partition = replica.key.index,
-                    bytes_before = compacted.bytes_before,
-                    bytes_after = compacted.bytes_after,
-                    "compacted"
-                );
-                self.look_again(replica, now);
-            }
-            Err(error) => {
-                tracing::error!(
-                    topic = &*replica.topic,
-                    partition = replica.key.index,
-                    %error,
-                    "the log can't be compacted, and is left as it is"
-                );
-                self.forget(replica.key);
-                self.by_key.insert(replica.key, Scheduled { failed: true, ..Scheduled::default() });
+    /// Does one step of what is due.
+    pub(super) fn step(
+        &mut self,
+        replicas: &mut FxHashMap<PartitionKey, Replica>,
+        now: Now,
+        pool: &mut ChunkPool,
+    ) {
+        self.work(STEP_BYTES, replicas, now, pool, |schedule| schedule.pop_round(now.instant));
+    }
+
+    /// Does a larger step of what there is to do, though it may not be due.
+    pub(super) fn hurry(
+        &mut self,
+        replicas: &mut FxHashMap<PartitionKey, Replica>,
+        now: Now,
+        pool: &mut ChunkPool,
+    ) {
+        self.work(HURRIED_BYTES, replicas, now, pool, |schedule| schedule.pop_due(now.instant));
+    }
+
+    fn work(
+        &mut self,
+        mut work: usize,
+        replicas: &mut FxHashMap<PartitionKey, Replica>,
+        now: Now,
+        pool: &mut ChunkPool,
+        pop: impl Fn(&mut Schedule) -> Option<PartitionKey>,
+    ) {
+        while work > 0 {
+            let next = self.running.take().or_else(|| Some((pop(&mut self.schedule)?, now.instant)));
+            let Some((key, since)) = next else { return };
+            let Some(replica) = replicas.get_mut(&key) else { continue };
+            let last_stable_offset = replica.last_stable_offset();
+            match replica.log.compact(now.wall, last_stable_offset, &mut work, pool) {
+                Ok(None) => self.running = Some((key, since)),
+                Ok(Some(compacted)) => {
+                    tracing::debug!(
+                        topic = &*replica.topic,
+                        partition = replica.key.index,
+                        bytes_before = compacted.bytes_before,
+                        bytes_after = compacted.bytes_after,
+                        "compacted"
+                    );
+                    self.look_again(replica, now);
+                }
+                Err(error) => {
+                    tracing::error!(
+                        topic = &*replica.topic,
+                        partition = replica.key.index,
+                        %error,
+                        "the log can't be compacted, and is left as it is"
+                    );
+                    self.failed.insert(key);
+                }
             }
         }
     }
 
     pub(super) fn forget(&mut self, key: PartitionKey) {
-        if let Some(Scheduled { due: Some(due), .. }) = self.by_key.remove(&key) {
-            self.due.remove(&(due, key));
-        }
+        self.schedule.forget(key);
+        self.failed.remove(&key);
+        self.running.take_if(|(running, _)| *running == key);
     }
 
+    /// When the next step is due; at once while a log is being compacted.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.due.first().map(|(due, _)| *due)
-    }
-
-    pub(super) fn pop_due(&mut self, now: Instant) -> Option<PartitionKey> {
-        let &(due, key) = self.due.first().filter(|(due, _)| *due <= now)?;
-        self.due.remove(&(due, key));
-        if let Some(scheduled) = self.by_key.get_mut(&key) {
-            scheduled.due = None;
-        }
-        Some(key)
-    }
-
-    /// All partitions that have something to do some day.
-    pub(super) fn scheduled(&self) -> Vec<PartitionKey> {
-        self.due.iter().map(|(_, key)| *key).collect()
+        self.running.map(|(_, since)| since).or_else(|| self.schedule.next_round())
     }
 }

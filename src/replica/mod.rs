@@ -5,6 +5,7 @@
 
 mod compaction;
 mod retention;
+mod schedule;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -320,6 +321,9 @@ fn log_config(topic: &str, config: &TopicConfig, settings: LogSettings) -> LogCo
     }
 }
 
+/// How many logs have their retention applied in one go (ours): some milliseconds if all lose a segment.
+const CHECKED_AT_ONCE: usize = 256;
+
 /// All replicas of one broker.
 #[derive(Clone, Debug)]
 pub struct Replicas {
@@ -421,7 +425,7 @@ impl Replicas {
         let appended = match replica.append(pool, batch, now) {
             Err(AppendError::Budget(_)) => {
                 // Memory that retention or compaction is about to give back anyway is given back now.
-                self.expire_all_due(now, pool);
+                self.expire_early(now, pool);
                 self.by_key.get_mut(&key)?.append(pool, batch, now)
             }
             appended => appended,
@@ -465,22 +469,21 @@ impl Replicas {
             .min()
     }
 
-    /// Applies retention and compaction where they are due, and forgets idle producers. Returns the partitions whose log start moved.
+    /// Applies retention and compaction where they are due, and forgets idle producers. Returns the partitions whose log
+    /// start moved. It does so much at once as others can wait for; [`Replicas::next_timeout`] says when to go on.
     pub fn handle_timeout(&mut self, now: Now, pool: &mut ChunkPool) -> Vec<PartitionKey> {
         if self.producer_check.take_if(|due| *due <= now.instant).is_some() {
             self.expire_producers(now);
         }
         let mut moved = Vec::new();
-        while let Some(key) = self.retention.pop_due(now.instant) {
+        for _ in 0..CHECKED_AT_ONCE {
+            let Some(key) = self.retention.pop_due(now.instant) else { break };
             let Some(replica) = self.by_key.get_mut(&key) else { continue };
             if self.retention.apply(replica, now, pool) {
                 moved.push(key);
             }
         }
-        while let Some(key) = self.compaction.pop_due(now.instant) {
-            let Some(replica) = self.by_key.get_mut(&key) else { continue };
-            self.compaction.apply(replica, now, pool);
-        }
+        self.compaction.step(&mut self.by_key, now, pool);
         moved
     }
 
@@ -506,17 +509,15 @@ impl Replicas {
         };
     }
 
-    fn expire_all_due(&mut self, now: Now, pool: &mut ChunkPool) {
-        for key in self.retention.scheduled() {
+    /// Gives back memory that retention or compaction would give back at their next round.
+    fn expire_early(&mut self, now: Now, pool: &mut ChunkPool) {
+        for _ in 0..CHECKED_AT_ONCE {
+            let Some(key) = self.retention.pop_early(now.instant) else { break };
             if let Some(replica) = self.by_key.get_mut(&key) {
                 self.retention.apply(replica, now, pool);
             }
         }
-        for key in self.compaction.scheduled() {
-            if let Some(replica) = self.by_key.get_mut(&key) {
-                self.compaction.apply(replica, now, pool);
-            }
-        }
+        self.compaction.hurry(&mut self.by_key, now, pool);
     }
 
     /// The partitions of a topic that this broker holds.

@@ -192,6 +192,8 @@ impl Driver {
             if due {
                 self.armed.store(u64::MAX, Ordering::Release);
                 self.call(None, Cluster::handle_timeout);
+                // Where there is more to do at once, others have their turn first.
+                tokio::task::yield_now().await;
             }
         }
     }

@@ -12,6 +12,7 @@ mod idempotence;
 mod lifecycle;
 mod offsets;
 mod producing;
+mod stalls;
 mod topics;
 mod whole;
 
