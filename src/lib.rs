@@ -66,9 +66,9 @@
 //! | [`controller`] | topics, partitions, leaders, broker registrations, and every config key |
 //! | [`replica`] | what one broker holds: logs, its role in each, high watermarks, in-sync replicas |
 //! | [`coordinator`] | groups and their offsets, event-sourced into `__consumer_offsets`; later transactions |
+//! | [`faults`] | what a user wants to go wrong: rules that hold requests, high watermarks that stay put; data and matching alone |
 //! | [`api`] | one file an API, the table of them, the way in (`prepare`) and out (`encode`) |
 //! | [`cluster`] | [`cluster::Cluster`]: the brokers, the links between them, what goes in and out |
-//! | `faults` | rules that hold, delay, fail or drop (not there yet) |
 //! | [`session`] | one connection without its socket: bytes to requests, replies to bytes |
 //! | `control` | the steering interface (not there yet) |
 //! | [`server`] | tokio: listeners, connections, the driver that owns the cluster, the clock, shutdown |
@@ -143,6 +143,7 @@ pub mod cli;
 pub mod cluster;
 pub mod controller;
 pub mod coordinator;
+pub mod faults;
 pub mod log;
 pub mod purgatory;
 pub mod replica;

@@ -9,6 +9,7 @@ use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::create_partitions_response::CreatePartitionsTopicResult;
 use kafka_protocol::messages::{ApiKey, CreatePartitionsRequest, CreatePartitionsResponse, TopicName};
 
+use super::subjects::NamesTopic;
 use super::topic_changes::answer_once_applied;
 use super::{Answer, AnyResponse, Api, Context, Refusal, names, prepare::Preparation};
 use crate::base::{ErrorCode, NodeId};
@@ -22,6 +23,8 @@ impl Api for CreatePartitions {
     type Wire = CreatePartitionsRequest;
     type Request = CreatePartitionsRequest;
     type Response = CreatePartitionsResponse;
+    const NAMES_TOPIC: Option<NamesTopic<Self::Request>> =
+        Some(|request, topic, _| request.topics.iter().any(|one| topic.is_named(&one.name)));
 
     fn prepare(wire: CreatePartitionsRequest, _: &Preparation) -> Result<CreatePartitionsRequest, Refusal> {
         Ok(wire)

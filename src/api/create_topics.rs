@@ -15,6 +15,7 @@ use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use kafka_protocol::messages::create_topics_response::{CreatableTopicConfigs, CreatableTopicResult};
 use kafka_protocol::messages::{ApiKey, CreateTopicsRequest, CreateTopicsResponse, TopicName};
 
+use super::subjects::NamesTopic;
 use super::topic_changes::answer_once_applied;
 use super::{Answer, AnyResponse, Api, Context, Refusal, names, prepare::Preparation};
 use crate::base::{ErrorCode, NodeId};
@@ -28,6 +29,8 @@ impl Api for CreateTopics {
     type Wire = CreateTopicsRequest;
     type Request = CreateTopicsRequest;
     type Response = CreateTopicsResponse;
+    const NAMES_TOPIC: Option<NamesTopic<Self::Request>> =
+        Some(|request, topic, _| request.topics.iter().any(|one| topic.is_named(&one.name)));
 
     fn prepare(wire: CreateTopicsRequest, _: &Preparation) -> Result<CreateTopicsRequest, Refusal> {
         Ok(wire)

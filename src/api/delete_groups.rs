@@ -8,6 +8,7 @@ use kafka_protocol::messages::delete_groups_response::DeletableGroupResult;
 use kafka_protocol::messages::{ApiKey, DeleteGroupsRequest, DeleteGroupsResponse};
 
 use super::group_waits::{GroupResponse, answer_or_park};
+use super::subjects::NamesGroup;
 use super::{Answer, AnyResponse, Api, Context, Refusal, prepare::Preparation};
 use crate::base::ErrorCode;
 
@@ -19,6 +20,8 @@ impl Api for DeleteGroups {
     type Wire = DeleteGroupsRequest;
     type Request = DeleteGroupsRequest;
     type Response = DeleteGroupsResponse;
+    const NAMES_GROUP: Option<NamesGroup<Self::Request>> =
+        Some(|request, group| request.groups_names.iter().any(|one| **one == *group));
 
     fn prepare(wire: DeleteGroupsRequest, _: &Preparation) -> Result<DeleteGroupsRequest, Refusal> {
         Ok(wire)

@@ -13,6 +13,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::by_topic::by_topic;
 use super::context::Parts;
+use super::subjects::NamesTopic;
 use super::waits::{Key, Operation, Wait};
 use super::{Answer, Api, Context, Refusal, names, partitions, prepare::Preparation};
 use crate::base::{ErrorCode, PartitionKey};
@@ -30,6 +31,8 @@ impl Api for DeleteRecords {
     type Wire = DeleteRecordsRequest;
     type Request = DeleteRecordsRequest;
     type Response = DeleteRecordsResponse;
+    const NAMES_TOPIC: Option<NamesTopic<Self::Request>> =
+        Some(|request, topic, _| request.topics.iter().any(|one| topic.is_named(&one.name)));
 
     fn prepare(wire: DeleteRecordsRequest, _: &Preparation) -> Result<DeleteRecordsRequest, Refusal> {
         Ok(wire)

@@ -9,6 +9,7 @@ use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
 use kafka_protocol::messages::{ApiKey, DeleteTopicsRequest, DeleteTopicsResponse, TopicName};
 
+use super::subjects::NamesTopic;
 use super::topic_changes::answer_once_applied;
 use super::{Answer, AnyResponse, Api, Context, Refusal, names, prepare::Preparation};
 use crate::base::{ErrorCode, TopicId};
@@ -21,6 +22,13 @@ impl Api for DeleteTopics {
     type Wire = DeleteTopicsRequest;
     type Request = DeleteTopicsRequest;
     type Response = DeleteTopicsResponse;
+    const NAMES_TOPIC: Option<NamesTopic<Self::Request>> = Some(|request, topic, _| {
+        let ids = request
+            .topics
+            .iter()
+            .any(|one| topic.is(one.name.as_deref().map_or("", |name| name), one.topic_id));
+        ids || request.topic_names.iter().any(|name| topic.is_named(name))
+    });
 
     fn prepare(mut wire: DeleteTopicsRequest, _: &Preparation) -> Result<DeleteTopicsRequest, Refusal> {
         let by_name =

@@ -8,6 +8,7 @@
 use kafka_protocol::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
 use kafka_protocol::messages::{ApiKey, DescribeGroupsRequest, DescribeGroupsResponse, GroupId};
 
+use super::subjects::NamesGroup;
 use super::{Answer, Api, Context, Refusal, authorized_operations, names, prepare::Preparation};
 use crate::base::ErrorCode;
 use crate::coordinator::groups::{ClassicGroup, ClassicState};
@@ -20,6 +21,8 @@ impl Api for DescribeGroups {
     type Wire = DescribeGroupsRequest;
     type Request = DescribeGroupsRequest;
     type Response = DescribeGroupsResponse;
+    const NAMES_GROUP: Option<NamesGroup<Self::Request>> =
+        Some(|request, group| request.groups.iter().any(|one| **one == *group));
 
     fn prepare(wire: DescribeGroupsRequest, _: &Preparation) -> Result<DescribeGroupsRequest, Refusal> {
         Ok(wire)

@@ -8,6 +8,7 @@ use kafka_protocol::messages::describe_producers_response::{
 use kafka_protocol::messages::{ApiKey, DescribeProducersRequest, DescribeProducersResponse, ProducerId};
 
 use super::context::Parts;
+use super::subjects::NamesTopic;
 use super::{Answer, Api, Context, Refusal, names, partitions, prepare::Preparation};
 use crate::base::ErrorCode;
 use crate::controller::names as topic_names;
@@ -20,6 +21,8 @@ impl Api for DescribeProducers {
     type Wire = DescribeProducersRequest;
     type Request = DescribeProducersRequest;
     type Response = DescribeProducersResponse;
+    const NAMES_TOPIC: Option<NamesTopic<Self::Request>> =
+        Some(|request, topic, _| request.topics.iter().any(|one| topic.is_named(&one.name)));
 
     fn prepare(wire: DescribeProducersRequest, _: &Preparation) -> Result<DescribeProducersRequest, Refusal> {
         Ok(wire)

@@ -12,6 +12,7 @@ use kafka_protocol::messages::{
     ApiKey, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, TopicName,
 };
 
+use super::subjects::NamesTopic;
 use super::{Answer, Api, Context, Refusal, authorized_operations, names, prepare::Preparation};
 use crate::base::ErrorCode;
 use crate::controller::{Partition, Topic, names as topic_names};
@@ -24,6 +25,11 @@ impl Api for DescribeTopicPartitions {
     type Wire = DescribeTopicPartitionsRequest;
     type Request = Request;
     type Response = DescribeTopicPartitionsResponse;
+    const NAMES_TOPIC: Option<NamesTopic<Self::Request>> = Some(|request, topic, _| match request {
+        // No names stand for all topics.
+        Request::Page(page) => page.names.is_empty() || page.names.iter().any(|name| topic.is_named(name)),
+        Request::BadCursor { asked } => asked.iter().any(|name| topic.is_named(name)),
+    });
 
     fn prepare(wire: Self::Wire, _: &Preparation) -> Result<Request, Refusal> {
         let asked: Vec<TopicName> = wire.topics.into_iter().map(|topic| topic.name).collect();

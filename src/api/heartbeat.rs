@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use kafka_protocol::messages::{ApiKey, HeartbeatRequest, HeartbeatResponse};
 
+use super::subjects::NamesGroup;
 use super::{Answer, Api, Context, Refusal, prepare::Preparation};
 use crate::base::ErrorCode;
 
@@ -17,6 +18,7 @@ impl Api for Heartbeat {
     type Wire = HeartbeatRequest;
     type Request = HeartbeatRequest;
     type Response = HeartbeatResponse;
+    const NAMES_GROUP: Option<NamesGroup<Self::Request>> = Some(|request, group| *request.group_id == *group);
 
     fn prepare(wire: HeartbeatRequest, _: &Preparation) -> Result<HeartbeatRequest, Refusal> {
         Ok(wire)

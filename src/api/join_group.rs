@@ -13,6 +13,7 @@ use kafka_protocol::messages::{ApiKey, JoinGroupRequest, JoinGroupResponse};
 use kafka_protocol::protocol::StrBytes;
 
 use super::group_waits::{GroupResponse, answer_or_park};
+use super::subjects::NamesGroup;
 use super::{Answer, AnyResponse, Api, Context, Refusal, names, prepare::Preparation};
 use crate::base::{ErrorCode, Instant};
 use crate::coordinator::groups::{GroupReply, Join, JoinReply, Outcome, Protocol};
@@ -25,6 +26,7 @@ impl Api for JoinGroup {
     type Wire = JoinGroupRequest;
     type Request = JoinGroupRequest;
     type Response = JoinGroupResponse;
+    const NAMES_GROUP: Option<NamesGroup<Self::Request>> = Some(|request, group| *request.group_id == *group);
 
     fn prepare(mut wire: JoinGroupRequest, _: &Preparation) -> Result<JoinGroupRequest, Refusal> {
         let mut names = BTreeSet::new();

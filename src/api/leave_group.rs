@@ -9,6 +9,7 @@ use kafka_protocol::messages::leave_group_request::MemberIdentity;
 use kafka_protocol::messages::leave_group_response::MemberResponse;
 use kafka_protocol::messages::{ApiKey, LeaveGroupRequest, LeaveGroupResponse};
 
+use super::subjects::NamesGroup;
 use super::{Answer, Api, Context, Refusal, prepare::Preparation};
 use crate::base::ErrorCode;
 use crate::coordinator::groups::Leaver;
@@ -21,6 +22,7 @@ impl Api for LeaveGroup {
     type Wire = LeaveGroupRequest;
     type Request = LeaveGroupRequest;
     type Response = LeaveGroupResponse;
+    const NAMES_GROUP: Option<NamesGroup<Self::Request>> = Some(|request, group| *request.group_id == *group);
 
     fn prepare(mut wire: LeaveGroupRequest, preparation: &Preparation) -> Result<LeaveGroupRequest, Refusal> {
         if preparation.version < 3 {

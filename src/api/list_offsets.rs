@@ -22,6 +22,7 @@ use kafka_protocol::messages::{ApiKey, ListOffsetsRequest, ListOffsetsResponse, 
 use rustc_hash::FxBuildHasher;
 
 use super::by_topic::by_topic;
+use super::subjects::NamesTopic;
 use super::{Answer, Api, Context, Refusal, partitions, prepare::Preparation};
 use crate::base::ErrorCode;
 use crate::replica::{Isolation, Replica};
@@ -50,6 +51,8 @@ impl Api for ListOffsets {
     type Wire = ListOffsetsRequest;
     type Request = Asked;
     type Response = ListOffsetsResponse;
+    const NAMES_TOPIC: Option<NamesTopic<Self::Request>> =
+        Some(|asked, topic, _| asked.request.topics.iter().any(|one| topic.is_named(&one.name)));
 
     fn prepare(request: ListOffsetsRequest, preparation: &Preparation) -> Result<Asked, Refusal> {
         Ok(Asked { request, max_decompressed_bytes: preparation.limits.max_decompressed_bytes })

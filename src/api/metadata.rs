@@ -21,6 +21,7 @@ use kafka_protocol::messages::{ApiKey, BrokerId, MetadataRequest, MetadataRespon
 
 use uuid::Uuid;
 
+use super::subjects::NamesTopic;
 use super::topic_changes::{AUTO_CREATE_TIMEOUT_MS, answer_once_applied};
 use super::{Answer, AnyResponse, Api, Context, Refusal, authorized_operations, names, prepare::Preparation};
 use crate::base::{ErrorCode, TopicId};
@@ -34,6 +35,12 @@ impl Api for Metadata {
     type Wire = MetadataRequest;
     type Request = MetadataRequest;
     type Response = MetadataResponse;
+    const NAMES_TOPIC: Option<NamesTopic<Self::Request>> = Some(|request, topic, _| {
+        // No list stands for all topics.
+        request.topics.as_ref().is_none_or(|topics| {
+            topics.iter().any(|one| topic.is(one.name.as_deref().map_or("", |name| name), one.topic_id))
+        })
+    });
 
     fn prepare(wire: MetadataRequest, _: &Preparation) -> Result<MetadataRequest, Refusal> {
         Ok(wire)

@@ -41,6 +41,7 @@ mod fetch;
 mod find_coordinator;
 mod group_waits;
 mod heartbeat;
+mod held;
 mod incremental_alter_configs;
 mod init_producer_id;
 mod join_group;
@@ -60,6 +61,7 @@ mod partitions;
 mod peers;
 mod prepare;
 mod produce;
+mod subjects;
 mod sync_group;
 mod topic_changes;
 mod unregister_broker;
@@ -71,15 +73,19 @@ use std::ops::RangeInclusive;
 use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::Decodable;
 
+use subjects::{NamedTopic, NamesGroup, NamesTopic};
+
 pub(crate) use context::{Broker, Context, Parts};
 pub use context::{Caller, Connection, Endpoint, Reply};
 pub use encode::{EncodeError, encode};
 pub(crate) use fetch::FetchSessions;
+pub(crate) use held::{Held, HeldWait};
 pub use peers::Party;
 pub(crate) use peers::{Outgoing, Peer, PeerMessage, handle as handle_message};
 pub use prepare::{PrepareLimits, Prepared, Preparer, Refusal};
+pub(crate) use subjects::RequestSubject;
 pub use waits::Kind;
-pub(crate) use waits::{Key, NOBODY, Wait};
+pub(crate) use waits::{Ending, Key, NOBODY, Operation, Wait};
 
 /// What requests about access control are told.
 const NO_AUTHORIZER: &str = "There is no authorizer here.";
@@ -111,6 +117,10 @@ pub(crate) trait Api {
     type Request: std::fmt::Debug + Clone;
     /// The response, which knows how to encode itself.
     type Response: encode::Response + std::fmt::Debug + Clone;
+    /// How a rule finds out whether a request is about a topic; none if they never are.
+    const NAMES_TOPIC: Option<NamesTopic<Self::Request>> = None;
+    /// How a rule finds out whether a request is about a group; none if they never are.
+    const NAMES_GROUP: Option<NamesGroup<Self::Request>> = None;
 
     /// From the wire to what the handler takes. Pure: everything here runs on the connection's own task.
     fn prepare(wire: Self::Wire, preparation: &prepare::Preparation) -> Result<Self::Request, Refusal>;
@@ -132,6 +142,10 @@ pub struct ApiEntry {
     pub min_version: i16,
     /// Highest version served.
     pub max_version: i16,
+    /// Whether requests are about topics, so that a rule can hold those of one.
+    pub names_topics: bool,
+    /// Whether requests are about groups, so that a rule can hold those of one.
+    pub names_groups: bool,
 }
 
 /// The row of the API with this number.
@@ -146,6 +160,8 @@ const fn row<A: Api>(name: &'static str) -> ApiEntry {
         advertised_from: A::ADVERTISED_FROM,
         min_version: *A::VERSIONS.start(),
         max_version: *A::VERSIONS.end(),
+        names_topics: A::NAMES_TOPIC.is_some(),
+        names_groups: A::NAMES_GROUP.is_some(),
     }
 }
 
@@ -195,6 +211,22 @@ macro_rules! apis {
             fn entry(&self) -> &'static ApiEntry {
                 match self {
                     $(AnyRequest::$name(_) => const { &row::<$api>(stringify!($name)) },)*
+                }
+            }
+
+            fn names_topic(&self, topic: &NamedTopic<'_>, broker: &Broker) -> bool {
+                match self {
+                    $(AnyRequest::$name(request) => {
+                        <$api>::NAMES_TOPIC.is_some_and(|names| names(request, topic, broker))
+                    })*
+                }
+            }
+
+            fn names_group(&self, group: &str) -> bool {
+                match self {
+                    $(AnyRequest::$name(request) => {
+                        <$api>::NAMES_GROUP.is_some_and(|names| names(request, group))
+                    })*
                 }
             }
 

@@ -12,6 +12,7 @@ use kafka_protocol::messages::offset_commit_response::{
 use kafka_protocol::messages::{ApiKey, OffsetCommitRequest, OffsetCommitResponse};
 
 use super::group_waits::{GroupResponse, answer_or_park};
+use super::subjects::{NamesGroup, NamesTopic};
 use super::{Answer, AnyResponse, Api, Context, Refusal, partitions, prepare::Preparation};
 use crate::base::ErrorCode;
 use crate::coordinator::groups::{Commit, CommitPartition};
@@ -24,6 +25,9 @@ impl Api for OffsetCommit {
     type Wire = OffsetCommitRequest;
     type Request = OffsetCommitRequest;
     type Response = OffsetCommitResponse;
+    const NAMES_TOPIC: Option<NamesTopic<Self::Request>> =
+        Some(|request, topic, _| request.topics.iter().any(|one| topic.is_named(&one.name)));
+    const NAMES_GROUP: Option<NamesGroup<Self::Request>> = Some(|request, group| *request.group_id == *group);
 
     fn prepare(wire: OffsetCommitRequest, _: &Preparation) -> Result<OffsetCommitRequest, Refusal> {
         Ok(wire)

@@ -9,6 +9,7 @@ use kafka_protocol::messages::offset_delete_response::{
 use kafka_protocol::messages::{ApiKey, OffsetDeleteRequest, OffsetDeleteResponse};
 
 use super::group_waits::{GroupResponse, answer_or_park};
+use super::subjects::{NamesGroup, NamesTopic};
 use super::{Answer, AnyResponse, Api, Context, Refusal, partitions, prepare::Preparation};
 use crate::base::ErrorCode;
 
@@ -20,6 +21,9 @@ impl Api for OffsetDelete {
     type Wire = OffsetDeleteRequest;
     type Request = OffsetDeleteRequest;
     type Response = OffsetDeleteResponse;
+    const NAMES_TOPIC: Option<NamesTopic<Self::Request>> =
+        Some(|request, topic, _| request.topics.iter().any(|one| topic.is_named(&one.name)));
+    const NAMES_GROUP: Option<NamesGroup<Self::Request>> = Some(|request, group| *request.group_id == *group);
 
     fn prepare(wire: OffsetDeleteRequest, _: &Preparation) -> Result<OffsetDeleteRequest, Refusal> {
         Ok(wire)

@@ -11,6 +11,7 @@ use kafka_protocol::messages::offset_fetch_response::{
 };
 use kafka_protocol::messages::{ApiKey, GroupId, OffsetFetchRequest, OffsetFetchResponse, TopicName};
 
+use super::subjects::NamesGroup;
 use super::{Answer, Api, Context, Refusal, names, prepare::Preparation};
 use crate::coordinator::groups::GroupOffsets;
 use crate::coordinator::records::CommittedOffset;
@@ -23,6 +24,9 @@ impl Api for OffsetFetch {
     type Wire = OffsetFetchRequest;
     type Request = OffsetFetchRequest;
     type Response = OffsetFetchResponse;
+    const NAMES_GROUP: Option<NamesGroup<Self::Request>> = Some(|request, group| {
+        *request.group_id == *group || request.groups.iter().any(|one| *one.group_id == *group)
+    });
 
     fn prepare(
         mut wire: OffsetFetchRequest,

@@ -8,6 +8,7 @@ use kafka_protocol::messages::offset_for_leader_epoch_response::{
 };
 use kafka_protocol::messages::{ApiKey, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
 
+use super::subjects::NamesTopic;
 use super::{Answer, Api, Context, Refusal, partitions, prepare::Preparation};
 use crate::base::ErrorCode;
 use crate::log::EpochEnd;
@@ -20,6 +21,8 @@ impl Api for OffsetForLeaderEpoch {
     type Wire = OffsetForLeaderEpochRequest;
     type Request = OffsetForLeaderEpochRequest;
     type Response = OffsetForLeaderEpochResponse;
+    const NAMES_TOPIC: Option<NamesTopic<Self::Request>> =
+        Some(|request, topic, _| request.topics.iter().any(|one| topic.is_named(&one.topic)));
 
     fn prepare(wire: Self::Wire, _: &Preparation) -> Result<Self::Request, Refusal> {
         Ok(wire)

@@ -25,6 +25,7 @@ use uuid::Uuid;
 
 use super::by_topic::by_topic;
 use super::context::Parts;
+use super::subjects::NamesTopic;
 use super::waits::{Key, Operation, Wait};
 use super::{Answer, Api, Context, Refusal, names, partitions, prepare::Preparation};
 use crate::base::{ConnectionId, ErrorCode, PartitionKey, TopicId};
@@ -68,6 +69,8 @@ impl Api for Produce {
     type Wire = ProduceRequest;
     type Request = Request;
     type Response = ProduceResponse;
+    const NAMES_TOPIC: Option<NamesTopic<Self::Request>> =
+        Some(|request, topic, _| request.partitions.iter().any(|one| topic.is(&one.topic, one.topic_id)));
 
     fn prepare(wire: ProduceRequest, preparation: &Preparation) -> Result<Request, Refusal> {
         let limit = preparation.limits.max_decompressed_bytes;

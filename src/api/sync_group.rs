@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kafka_protocol::messages::{ApiKey, SyncGroupRequest, SyncGroupResponse};
 
 use super::group_waits::{GroupResponse, answer_or_park};
+use super::subjects::NamesGroup;
 use super::{Answer, AnyResponse, Api, Context, Refusal, names, prepare::Preparation};
 use crate::base::{ErrorCode, Instant};
 use crate::coordinator::groups::{GroupReply, Outcome, Sync};
@@ -19,6 +20,7 @@ impl Api for SyncGroup {
     type Wire = SyncGroupRequest;
     type Request = SyncGroupRequest;
     type Response = SyncGroupResponse;
+    const NAMES_GROUP: Option<NamesGroup<Self::Request>> = Some(|request, group| *request.group_id == *group);
 
     fn prepare(wire: SyncGroupRequest, _: &Preparation) -> Result<SyncGroupRequest, Refusal> {
         Ok(wire)

@@ -4,13 +4,15 @@ use super::context::{Caller, Parts, Reply};
 use super::delete_records::DeleteRecordsWait;
 use super::fetch::FetchWait;
 use super::group_waits::GroupWait;
+use super::held::HeldWait;
 use super::peers::{Peer, PeerMessage};
 use super::produce::ProduceWait;
 use super::topic_changes::MetadataWait;
-use super::{AnyResponse, Response};
+use super::{AnyResponse, Request, Response};
 use crate::base::{ConnectionId, PartitionKey};
 use crate::coordinator::groups::TimerKind;
 use crate::coordinator::{Ticket, TimerKey};
+use crate::faults::HoldId;
 use crate::purgatory::{self, Description, WaitKind, Waiting};
 
 /// The owner of waits that no client waits for.
@@ -44,6 +46,7 @@ pub enum Kind {
     Commit,
     Rebalance,
     Heartbeat,
+    Held,
 }
 
 impl WaitKind for Kind {
@@ -57,6 +60,7 @@ impl WaitKind for Kind {
         Kind::Commit,
         Kind::Rebalance,
         Kind::Heartbeat,
+        Kind::Held,
     ];
 
     fn index(self) -> usize {
@@ -73,6 +77,8 @@ impl WaitKind for Kind {
             Kind::Join | Kind::Sync | Kind::Rebalance => "Rebalance",
             Kind::Commit => "Produce",
             Kind::Heartbeat => "Heartbeat",
+            // Kafka has no such thing.
+            Kind::Held => "Held",
         }
     }
 }
@@ -93,6 +99,20 @@ pub(crate) enum Operation {
     Metadata(Box<MetadataWait>),
     Group(Box<GroupWait>),
     Timer(Box<TimerKey>),
+    Held(Box<HeldWait>),
+}
+
+/// What comes of a wait that has ended.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// Nobody waits for an answer.
+    Nothing,
+    /// Its answer is ready, unless a rule holds that.
+    Answer(Reply),
+    /// An answer that no rule holds any more.
+    Deliver(Reply),
+    /// A request that was held before it was applied is to be applied now.
+    Apply(Caller, Request),
 }
 
 impl Wait {
@@ -123,10 +143,18 @@ impl Wait {
         &self.caller
     }
 
-    fn reply(&self, response: AnyResponse) -> Option<Reply> {
-        let Caller { connection, correlation_id, version, .. } = self.caller;
-        Some(Reply { connection, correlation_id, version, response: Some(Response(response)) })
+    /// The user's rule that holds it, if one does.
+    pub(crate) fn hold(&self) -> Option<HoldId> {
+        match &self.operation {
+            Operation::Held(wait) => Some(wait.hold),
+            _ => None,
+        }
     }
+}
+
+fn answer(caller: &Caller, response: AnyResponse) -> Ending {
+    let Caller { connection, correlation_id, version, .. } = *caller;
+    Ending::Answer(Reply { connection, correlation_id, version, response: Some(Response(response)) })
 }
 
 impl Waiting for Wait {
@@ -143,40 +171,42 @@ impl Waiting for Wait {
                 TimerKey::Group(_, TimerKind::Session(_)) => Kind::Heartbeat,
                 TimerKey::Group(_, TimerKind::Join | TimerKind::Sync) => Kind::Rebalance,
             },
+            Operation::Held(_) => Kind::Held,
         }
     }
 }
 
 impl purgatory::Wait<Parts<'_>> for Wait {
-    /// None where nobody waits for an answer.
-    type Reply = Option<Reply>;
+    type Reply = Ending;
 
-    fn try_complete(&mut self, parts: &mut Parts<'_>) -> Option<Option<Reply>> {
+    fn try_complete(&mut self, parts: &mut Parts<'_>) -> Option<Ending> {
         let response = match &mut self.operation {
             Operation::Fetch(wait) => wait.try_complete(parts).map(AnyResponse::Fetch),
             Operation::Produce(wait) => wait.try_complete(parts).map(AnyResponse::Produce),
             Operation::DeleteRecords(wait) => wait.try_complete(parts).map(AnyResponse::DeleteRecords),
             Operation::Metadata(wait) => wait.try_complete(parts),
             Operation::Group(wait) => wait.try_complete(parts),
-            Operation::Timer(_) => None,
+            Operation::Timer(_) | Operation::Held(_) => None,
         }?;
-        Some(self.reply(response))
+        Some(answer(&self.caller, response))
     }
 
-    fn expire(mut self, parts: &mut Parts<'_>) -> Option<Reply> {
-        let response = match &mut self.operation {
-            Operation::Fetch(wait) => AnyResponse::Fetch(wait.complete(parts)),
-            Operation::Produce(wait) => AnyResponse::Produce(wait.expire(parts)),
-            Operation::DeleteRecords(wait) => AnyResponse::DeleteRecords(wait.expire(parts)),
-            Operation::Metadata(wait) => wait.expire(),
-            Operation::Group(wait) => wait.expire(parts),
+    fn expire(self, parts: &mut Parts<'_>) -> Ending {
+        let Wait { caller, operation } = self;
+        let response = match operation {
+            Operation::Fetch(mut wait) => AnyResponse::Fetch(wait.complete(parts)),
+            Operation::Produce(mut wait) => AnyResponse::Produce(wait.expire(parts)),
+            Operation::DeleteRecords(mut wait) => AnyResponse::DeleteRecords(wait.expire(parts)),
+            Operation::Metadata(mut wait) => wait.expire(),
+            Operation::Group(mut wait) => wait.expire(parts),
             Operation::Timer(key) => {
                 let (coordinators, mut storage) = parts.coordinators();
-                coordinators.handle_timer(&mut storage, key);
-                return None;
+                coordinators.handle_timer(&mut storage, &key);
+                return Ending::Nothing;
             }
+            Operation::Held(wait) => return wait.let_go(caller),
         };
-        self.reply(response)
+        answer(&caller, response)
     }
 
     fn describe(&self, parts: &Parts<'_>) -> Description {
@@ -196,6 +226,7 @@ impl purgatory::Wait<Parts<'_>> for Wait {
                     },
                 },
             },
+            Operation::Held(wait) => wait.describe(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::{BrokerState, Link, Party};
 use crate::base::{ConnectionId, NodeId};
 use crate::controller::{ControllerError, NewTopic};
+use crate::faults::{HoldError, HoldId, HoldRule};
 
 /// What the process or its user may ask of a cluster.
 #[derive(Clone, Debug)]
@@ -25,11 +26,45 @@ pub enum Command {
         /// How it is to be.
         link: Link,
     },
-    /// The process ends: whatever waits is answered now with what there is.
+    /// Hold the requests of a rule that come from now on: [`Done::HoldAdded`] tells its name.
+    AddHold(HoldRule),
+    /// Take a rule away, and let go what it holds.
+    RemoveHold(HoldId),
+    /// Let go what a rule holds, and keep the rule.
+    ReleaseHold(HoldId),
+    /// End one wait: as if its time had come, or, if a rule holds it, by going on with it. On a frozen broker that
+    /// happens once it is thawed.
+    Release {
+        /// The broker that it waits on.
+        node: NodeId,
+        /// Its number there, [`WaitId::serial`](crate::purgatory::WaitId::serial).
+        serial: u64,
+    },
+    /// Keep a partition's high watermark where it is whatever is replicated, or let it go on.
+    PinHighWatermark {
+        /// The topic's name.
+        topic: String,
+        /// The partition's number.
+        index: i32,
+        /// Whether it stays.
+        pinned: bool,
+    },
+    /// The process ends: whatever waits is answered now with what there is, but for what a rule holds.
     Shutdown,
     /// Panic at the next request of this client, as a defect in a handler would.
     #[doc(hidden)]
     PanicAtNextRequest(ConnectionId),
+}
+
+/// What a command has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// What was asked, and there is no more to say.
+    AsAsked,
+    /// A rule is made, and this is its name.
+    HoldAdded(HoldId),
+    /// So many waits were let go.
+    Released(usize),
 }
 
 /// Why a command can't be carried out.
@@ -47,6 +82,17 @@ pub enum CommandError {
         is: BrokerState,
         /// How it must be.
         needed: &'static str,
+    },
+    /// It is about a rule that can't be, or isn't there.
+    #[error(transparent)]
+    Hold(#[from] HoldError),
+    /// Nothing waits under this name.
+    #[error("nothing waits as {}-{serial}: it was answered, or its client is gone", .node.0)]
+    NoSuchWait {
+        /// The broker that was named.
+        node: NodeId,
+        /// The number that was named.
+        serial: u64,
     },
     /// The controller refuses it.
     #[error(transparent)]

@@ -72,14 +72,15 @@ impl Cluster {
             let incarnation = Some(incarnation);
             self.links.send(now.instant, Envelope { from, to, incarnation, message });
         }
-        self.outputs.push_back(Output::BrokerDown(id));
+        self.replies.push(Output::BrokerDown(id));
         let ours = self.connections.iter().filter(|(_, connection)| connection.node == id);
         let mut ours: Vec<ConnectionId> = ours.map(|(connection, _)| *connection).collect();
         ours.sort();
         for connection in ours {
             self.connections.remove(&connection);
             self.waits.remove(&connection);
-            self.outputs.push_back(Output::Close { connection, reason: "its broker is down" });
+            self.replies.forget(connection);
+            self.replies.push(Output::Close { connection, reason: "its broker is down" });
         }
         self.controller.excuse(id);
         self.tell_applied();

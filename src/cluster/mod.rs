@@ -13,10 +13,11 @@ mod command;
 mod lifecycle;
 mod links;
 mod node;
+mod replies;
+mod steering;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,14 +32,16 @@ use crate::base::{ConnectionId, Instant, NodeId, Now};
 use crate::controller::configs::{BrokerConfigs, ConfigError, Resource};
 use crate::controller::{BrokerRegistration, Change, Controller, ListenerEndpoint};
 use crate::coordinator::{Storage, TimerChange, TimerKey};
+use crate::faults::{FaultLimits, Faults, HoldId};
 use crate::log::ChunkPool;
 use crate::purgatory::{Description, Purgatory, WaitId, WaitKind, Waiter};
 use links::{Envelope, Links};
 use node::{Event, Life, Node};
+use replies::Replies;
 
 pub use crate::api::{Kind, Party, Reply};
 pub use crate::purgatory::Metrics;
-pub use command::{Command, CommandError};
+pub use command::{Command, CommandError, Done};
 pub use links::Link;
 pub use node::BrokerState;
 
@@ -62,6 +65,8 @@ pub struct ClusterConfig {
     pub log_memory_bytes: usize,
     /// How long a message takes from one part of the cluster to another.
     pub link_delay: Duration,
+    /// Bounds of what users may have go wrong.
+    pub fault_limits: FaultLimits,
 }
 
 impl Default for ClusterConfig {
@@ -74,6 +79,7 @@ impl Default for ClusterConfig {
             seed: 0,
             log_memory_bytes: 1 << 30,
             link_delay: Duration::ZERO,
+            fault_limits: FaultLimits::default(),
         }
     }
 }
@@ -119,8 +125,14 @@ pub struct WaitDescription {
     pub kind: Kind,
     /// Who waits, since when and until when.
     pub waiter: Waiter<ConnectionId>,
+    /// The client's connection; none for a timer of the broker's own.
+    pub connection: Option<ConnectionId>,
+    /// The client's address.
+    pub peer: Option<Arc<str>>,
     /// The client's name for itself.
     pub client_id: Option<Arc<str>>,
+    /// The rule that holds it, if one does.
+    pub hold: Option<HoldId>,
     /// What it waits for, and how far it is.
     pub description: Description,
 }
@@ -135,7 +147,8 @@ pub struct Cluster {
     connections: FxHashMap<ConnectionId, Connection>,
     /// The wait of each connection that has one: a connection has one request at a time.
     waits: FxHashMap<ConnectionId, WaitId>,
-    outputs: VecDeque<Output>,
+    replies: Replies,
+    faults: Faults,
     panic_at: Option<ConnectionId>,
 }
 
@@ -165,7 +178,8 @@ impl Cluster {
             pool: ChunkPool::new(config.log_memory_bytes),
             connections: FxHashMap::default(),
             waits: FxHashMap::default(),
-            outputs: VecDeque::new(),
+            replies: Replies::default(),
+            faults: Faults::new(config.fault_limits),
             panic_at: None,
         })
     }
@@ -181,9 +195,8 @@ impl Cluster {
         if self.panic_at.take_if(|at| *at == id).is_some() {
             panic!("a panic was asked for");
         }
-        let Some(connection) = self.connections.get(&id) else { return };
-        let Some(node) = self.nodes.iter_mut().find(|node| node.id() == connection.node) else { return };
-        if let Life::Frozen(events) = &mut node.life {
+        let Some(at) = self.node_of(id) else { return };
+        if let Life::Frozen(events) = &mut self.nodes[at].life {
             events.push_back(Event::Request(id, prepared));
             return;
         }
@@ -193,6 +206,23 @@ impl Cluster {
             version: prepared.version,
             client_id: prepared.client_id,
         };
+        if let Some((caller, request)) = self.hold_request(now, at, caller, prepared.request) {
+            self.apply_request(now, at, caller, request);
+            self.run_to_rest(now);
+        }
+    }
+
+    /// Where in `nodes` the broker is that a client is connected to.
+    fn node_of(&self, id: ConnectionId) -> Option<usize> {
+        let connection = self.connections.get(&id)?;
+        self.nodes.iter().position(|node| node.id() == connection.node)
+    }
+
+    /// Has a broker handle a request, and takes its answer if there is one already.
+    fn apply_request(&mut self, now: Now, at: usize, caller: Caller, request: api::Request) {
+        self.hold_answer(at, &caller, &request);
+        let id = caller.connection;
+        let node = &mut self.nodes[at];
         let parts = Parts {
             now,
             broker: &mut node.broker,
@@ -201,30 +231,29 @@ impl Cluster {
             connections: &self.connections,
         };
         let mut context = Context { caller: &caller, parts, purgatory: &mut node.purgatory, parked: None };
-        let answer = api::handle(&mut context, prepared.request);
+        let answer = api::handle(&mut context, request);
         let parked = context.parked;
         let reply = |response| {
             let Caller { connection, correlation_id, version, .. } = caller;
-            Output::Reply(Reply { connection, correlation_id, version, response })
+            Reply { connection, correlation_id, version, response }
         };
         match answer {
-            Answer::Ready(response) => self.outputs.push_back(reply(Some(response))),
-            Answer::Silent => self.outputs.push_back(reply(None)),
-            Answer::Close(reason) => self.outputs.push_back(Output::Close { connection: id, reason }),
+            Answer::Ready(response) => self.replies.answer(reply(Some(response))),
+            Answer::Silent => self.replies.answer(reply(None)),
+            Answer::Close(reason) => self.replies.push(Output::Close { connection: id, reason }),
             Answer::Parked => self.waits.extend(parked.map(|wait| (id, wait))),
         }
-        self.run_to_rest(now);
     }
 
     /// A client has gone, and whatever it waited for with it.
     pub fn handle_closed(&mut self, now: Now, id: ConnectionId) {
-        let node = self.connections.get(&id).map(|connection| connection.node);
-        let Some(at) = self.nodes.iter().position(|one| Some(one.id()) == node) else { return };
+        let Some(at) = self.node_of(id) else { return };
         if let Life::Frozen(events) = &mut self.nodes[at].life {
             events.push_back(Event::Closed(id));
             return;
         }
         self.connections.remove(&id);
+        self.replies.forget(id);
         let Some(wait) = self.waits.remove(&id) else { return };
         let (purgatory, mut parts, ..) = self.lend(at, now);
         if let Some((_, wait)) = purgatory.remove(wait) {
@@ -236,7 +265,8 @@ impl Cluster {
     ///
     /// # Errors
     /// If there is no such broker, it isn't in a state for that, or the controller refuses it.
-    pub fn handle_command(&mut self, now: Now, command: Command) -> Result<(), CommandError> {
+    pub fn handle_command(&mut self, now: Now, command: Command) -> Result<Done, CommandError> {
+        let mut done = Done::AsAsked;
         match command {
             Command::CreateTopic(topic) => {
                 self.controller.create_topic(topic, false)?;
@@ -250,10 +280,15 @@ impl Cluster {
                 self.links.set(now.instant, from, to, link);
             }
             Command::Shutdown => self.release_all(now),
+            Command::AddHold(rule) => done = self.add_hold(rule)?,
+            Command::RemoveHold(id) => done = self.remove_hold(now, id)?,
+            Command::ReleaseHold(id) => done = self.release_hold(now, id)?,
+            Command::Release { node, serial } => done = self.release(now, node, serial)?,
+            Command::PinHighWatermark { topic, index, pinned } => self.pin(now, &topic, index, pinned)?,
             Command::PanicAtNextRequest(id) => self.panic_at = Some(id),
         }
         self.run_to_rest(now);
-        Ok(())
+        Ok(done)
     }
 
     /// How the link from one part of the cluster to another is.
@@ -268,10 +303,10 @@ impl Cluster {
             if !self.nodes[at].runs() {
                 continue;
             }
-            let (purgatory, mut parts, outputs, waits) = self.lend(at, now);
-            purgatory.expire_some(EXPIRED_AT_ONCE, now.instant, &mut parts, |_, departure, reply| {
+            let (purgatory, mut parts, replies, waits) = self.lend(at, now);
+            purgatory.expire_some(EXPIRED_AT_ONCE, now.instant, &mut parts, |_, departure, ending| {
                 waits.remove(&departure.waiter.owner);
-                outputs.extend(reply.map(Output::Reply));
+                replies.end(ending);
             });
             for key in parts.broker.replicas.handle_timeout(now, parts.pool) {
                 parts.broker.wake(Key::LowWatermark(key));
@@ -291,26 +326,7 @@ impl Cluster {
 
     /// The next thing to come out.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
-    }
-
-    /// All that waits, on every broker, in the order in which it began to.
-    pub fn waits(&mut self, now: Now) -> Vec<WaitDescription> {
-        let mut descriptions = Vec::new();
-        for at in 0..self.nodes.len() {
-            let (purgatory, parts, ..) = self.lend(at, now);
-            let described = purgatory.iter().map(|parked| WaitDescription {
-                node: parts.broker.id,
-                id: parked.id,
-                kind: crate::purgatory::Waiting::kind(parked.wait),
-                waiter: parked.waiter,
-                client_id: parked.wait.caller().client_id.clone(),
-                description: crate::purgatory::Wait::describe(parked.wait, &parts),
-            });
-            descriptions.extend(described);
-        }
-        descriptions.sort_by_key(|wait| (wait.waiter.since, wait.node, wait.id));
-        descriptions
+        self.replies.pop()
     }
 
     /// The metrics of one kind of wait, over all brokers.
@@ -348,6 +364,7 @@ impl Cluster {
                 busy = true;
                 self.deliver(now, envelope);
             }
+            busy |= self.carry_out_due(now);
             if !busy {
                 return;
             }
@@ -384,7 +401,7 @@ impl Cluster {
         let Node { broker, purgatory, timers, .. } = &mut self.nodes[at];
         carry_out_timers(broker, purgatory, timers, now);
         broker.note_coordinators_work();
-        let (purgatory, mut parts, outputs, waits) = self.lend(at, now);
+        let (purgatory, mut parts, replies, waits) = self.lend(at, now);
         let mut woken = std::mem::take(&mut parts.broker.woken);
         let busy = !woken.is_empty();
         for key in woken.drain(..) {
@@ -392,9 +409,9 @@ impl Cluster {
                 let (coordinators, mut storage) = parts.coordinators();
                 coordinators.committed(&mut storage, partition);
             }
-            purgatory.wake(&key, &mut parts, |_, departure, reply| {
+            purgatory.wake(&key, &mut parts, |_, departure, ending| {
                 waits.remove(&departure.waiter.owner);
-                outputs.extend(reply.map(Output::Reply));
+                replies.end(ending);
             });
         }
         if parts.broker.woken.is_empty() {
@@ -449,20 +466,21 @@ impl Cluster {
 
     fn release_all(&mut self, now: Now) {
         for at in 0..self.nodes.len() {
-            let (purgatory, mut parts, outputs, waits) = self.lend(at, now);
-            let clients = purgatory.iter().filter(|parked| parked.waiter.owner != NOBODY);
+            let (purgatory, mut parts, replies, waits) = self.lend(at, now);
+            let clients = purgatory
+                .iter()
+                .filter(|parked| parked.waiter.owner != NOBODY && parked.wait.hold().is_none());
             let mut ids: Vec<WaitId> = clients.map(|parked| parked.id).collect();
             ids.sort();
             for id in ids {
-                let Some((departure, reply)) = purgatory.release(id, &mut parts) else { continue };
+                let Some((departure, ending)) = purgatory.release(id, &mut parts) else { continue };
                 waits.remove(&departure.waiter.owner);
-                outputs.extend(reply.map(Output::Reply));
+                replies.end(ending);
             }
         }
     }
 
     /// One broker's purgatory, what its waits may touch, and where what comes of them goes.
-    #[expect(clippy::type_complexity, reason = "four borrows of one value, taken apart by each caller")]
     fn lend(
         &mut self,
         at: usize,
@@ -470,7 +488,7 @@ impl Cluster {
     ) -> (
         &mut Purgatory<Key, api::Wait, ConnectionId>,
         Parts<'_>,
-        &mut VecDeque<Output>,
+        &mut Replies,
         &mut FxHashMap<ConnectionId, WaitId>,
     ) {
         let Node { broker, purgatory, .. } = &mut self.nodes[at];
@@ -481,7 +499,7 @@ impl Cluster {
             pool: &mut self.pool,
             connections: &self.connections,
         };
-        (purgatory, parts, &mut self.outputs, &mut self.waits)
+        (purgatory, parts, &mut self.replies, &mut self.waits)
     }
 }
 

@@ -67,6 +67,8 @@ pub struct Replica {
     partition_epoch: i32,
     in_sync: Arc<[NodeId]>,
     replicas: usize,
+    /// A user keeps the high watermark where it is.
+    pinned: bool,
 }
 
 impl Replica {
@@ -82,6 +84,7 @@ impl Replica {
             partition_epoch: -1,
             in_sync: Arc::new([]),
             replicas: 0,
+            pinned: false,
         }
     }
 
@@ -209,11 +212,12 @@ impl Replica {
         Ok((appended, self.advance_high_watermark()))
     }
 
-    /// Raises the high watermark to what all in-sync replicas have, unless too few are in sync. It never falls.
+    /// Raises the high watermark to what all in-sync replicas have, unless too few are in sync or it is pinned. It never
+    /// falls.
     fn advance_high_watermark(&mut self) -> Moved {
         // One broker holds each partition for now, so that its own log end is all that counts.
         let replicated = self.log.log_end_offset();
-        let rises = self.has_enough_in_sync() && replicated > self.high_watermark;
+        let rises = !self.pinned && self.has_enough_in_sync() && replicated > self.high_watermark;
         if rises {
             self.high_watermark = replicated;
         }
@@ -328,6 +332,8 @@ const CHECKED_AT_ONCE: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Replicas {
     by_key: FxHashMap<PartitionKey, Replica>,
+    /// Partitions whose high watermark stays where it is.
+    pinned: BTreeSet<PartitionKey>,
     settings: LogSettings,
     retention: RetentionSchedule,
     compaction: CompactionSchedule,
@@ -341,6 +347,7 @@ impl Replicas {
     pub fn new(settings: LogSettings, started: Now) -> Self {
         Replicas {
             by_key: FxHashMap::default(),
+            pinned: BTreeSet::new(),
             settings,
             retention: RetentionSchedule::new(settings, started.instant),
             compaction: CompactionSchedule::new(settings, started.instant),
@@ -373,7 +380,21 @@ impl Replicas {
         }
         let settings = self.settings;
         let replica = self.by_key.entry(key).or_insert_with(|| Replica::new(topic, index, settings));
+        replica.pinned = self.pinned.contains(&key);
         replica.apply(partition, this)
+    }
+
+    /// Keeps a partition's high watermark where it is until it is let go again, whether this broker holds the partition
+    /// now or only later.
+    pub fn pin_high_watermark(&mut self, key: PartitionKey, pinned: bool) -> Moved {
+        if pinned {
+            self.pinned.insert(key);
+        } else {
+            self.pinned.remove(&key);
+        }
+        let Some(replica) = self.by_key.get_mut(&key) else { return Moved::default() };
+        replica.pinned = pinned;
+        if replica.role == Role::Leader { replica.advance_high_watermark() } else { Moved::default() }
     }
 
     /// Takes on a topic's configs.
@@ -406,6 +427,7 @@ impl Replicas {
         self.retention.forget(key);
         self.compaction.forget(key);
         self.with_producers.remove(&key);
+        self.pinned.remove(&key);
         replica.log.truncate_fully_and_start_at(0, pool);
         true
     }

@@ -6,7 +6,8 @@ use crate::source::Source;
 /// The library's modules, each below what it may use.
 ///
 /// `api` has the values that its handlers are lent (`Context`, `Node`) and what answers need (`Reply`), since the
-/// handlers stand above `cluster`.
+/// handlers stand above `cluster`. `faults` has rules and their matching, which the cluster asks; what it holds waits as
+/// anything else does (`api/held.rs`).
 pub(crate) const LAYERS: &[&str] = &[
     "base",
     "wire",
@@ -15,9 +16,9 @@ pub(crate) const LAYERS: &[&str] = &[
     "controller",
     "replica",
     "coordinator",
+    "faults",
     "api",
     "cluster",
-    "faults",
     "session",
     "control",
     "server",

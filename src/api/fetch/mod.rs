@@ -22,6 +22,7 @@ use kafka_protocol::messages::fetch_request::FetchRequest;
 use kafka_protocol::messages::{ApiKey, TopicName};
 use rustc_hash::FxBuildHasher;
 
+use super::subjects::NamesTopic;
 use super::waits::{Key, Operation, Wait};
 use super::{Answer, Api, Context, Refusal, prepare::Preparation};
 use crate::base::{ErrorCode, TopicId};
@@ -58,6 +59,12 @@ impl Api for Fetch {
     type Wire = FetchRequest;
     type Request = Request;
     type Response = FetchReply;
+    const NAMES_TOPIC: Option<NamesTopic<Self::Request>> = Some(|request, topic, broker| {
+        let continued = Some(request.session_id).filter(|_| request.session_epoch > 0);
+        let session =
+            continued.into_iter().flat_map(|id| broker.fetch_sessions.wanted(id)).map(|(key, ..)| key);
+        request.wanted.iter().map(|(key, _)| key).chain(session).any(|key| key.topic.is(topic))
+    });
 
     fn prepare(wire: FetchRequest, preparation: &Preparation) -> Result<Request, Refusal> {
         let version = preparation.version;

@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
 use super::reply::PartitionReply;
+use crate::api::subjects::NamedTopic;
 use crate::base::entropy::Entropy;
 use crate::base::{ErrorCode, Instant, TopicId};
 
@@ -24,6 +25,16 @@ const MAX_PARTITIONS: usize = 1_000_000;
 pub(crate) enum TopicKey {
     Name(Arc<str>),
     Id(TopicId),
+}
+
+impl TopicKey {
+    /// Whether this is how a request calls `topic`.
+    pub(super) fn is(&self, topic: &NamedTopic<'_>) -> bool {
+        match self {
+            TopicKey::Name(name) => topic.is_named(name),
+            TopicKey::Id(id) => topic.is("", *id),
+        }
+    }
 }
 
 /// A partition as a request names it.

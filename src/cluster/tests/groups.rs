@@ -73,7 +73,7 @@ fn sync(member: &str, generation: i32, assignments: &[(&str, &'static [u8])]) ->
         .with_assignments(assignments.collect())
 }
 
-fn heartbeat(world: &mut World, client: ConnectionId, member: &str, generation: i32) -> ErrorCode {
+pub(super) fn heartbeat(world: &mut World, client: ConnectionId, member: &str, generation: i32) -> ErrorCode {
     let request = HeartbeatRequest::default()
         .with_group_id(group())
         .with_generation_id(generation)
@@ -90,7 +90,7 @@ fn new_member(world: &mut World, client: ConnectionId) -> String {
 }
 
 /// A group of two that is stable in generation 2 at the latest; gives connections and ids, the leader's first.
-fn pair(world: &mut World) -> [(ConnectionId, String); 2] {
+pub(super) fn pair(world: &mut World) -> [(ConnectionId, String); 2] {
     let (a, b) = (world.connect(), world.connect());
     let first = new_member(world, a);
     world.send(a, JOIN, &join(&first, None));

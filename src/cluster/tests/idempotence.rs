@@ -15,7 +15,7 @@ fn init(world: &mut World, client: ConnectionId, id: i64, epoch: i16) -> (i16, i
     (response.error_code, response.producer_id.0, response.producer_epoch)
 }
 
-fn sequenced(id: i64, epoch: i16, sequence: i32, values: &[&str]) -> Bytes {
+pub(super) fn sequenced(id: i64, epoch: i16, sequence: i32, values: &[&str]) -> Bytes {
     let header = BatchHeader {
         producer_id: id,
         producer_epoch: epoch,

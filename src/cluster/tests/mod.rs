@@ -8,6 +8,7 @@ mod coordinators;
 mod fetching;
 mod group_load;
 mod groups;
+mod holds;
 mod idempotence;
 mod lifecycle;
 mod offsets;
@@ -94,7 +95,7 @@ impl World {
         })
     }
 
-    pub(super) fn command(&mut self, command: Command) -> Result<(), CommandError> {
+    pub(super) fn command(&mut self, command: Command) -> Result<Done, CommandError> {
         let done = self.cluster.handle_command(self.now(), command);
         self.collect();
         done
