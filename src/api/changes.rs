@@ -19,6 +19,8 @@ pub(super) fn apply(parts: &mut Parts<'_>, change: &Change) {
             coordinators.forget_topic(&mut storage, &topic.name);
         }
         Change::TopicConfig(topic) => parts.broker.replicas.apply_config(topic, parts.now),
+        // Nothing that a broker does depends on the others yet.
+        Change::Brokers(_) => {}
         Change::Settings(settings) => {
             parts.broker.replicas.apply_settings(LogSettings::new(settings), parts.now);
         }

@@ -171,6 +171,6 @@ fn partition_row(partition: &Partition, index: i32) -> DescribeTopicPartitionsRe
         .with_replica_nodes(names::broker_ids(&partition.replicas))
         .with_isr_nodes(names::broker_ids(&partition.isr))
         // Empty rather than null: the Java client can't take null here.
-        .with_eligible_leader_replicas(Some(Vec::new()))
-        .with_last_known_elr(Some(Vec::new()))
+        .with_eligible_leader_replicas(Some(names::broker_ids(&partition.elr)))
+        .with_last_known_elr(Some(names::broker_ids(&partition.last_known_elr)))
 }

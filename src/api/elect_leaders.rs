@@ -1,17 +1,16 @@
 //! ElectLeaders (43), versions 0–2: elects the preferred leaders of partitions, or any leader for those without one.
 //!
-//! No partitions (null) means all; partitions that need no election are then left out. Versions: 1 adds unclean elections
-//! (KIP-460) and the top-level error; 0 elects preferred leaders alone.
-//!
-//! Not done: an election that would change a leader, since no broker follows another yet: every partition is led by its
-//! preferred leader, and the answer says that no election is needed.
+//! No partitions (null) means all; partitions that need no election are then left out. The answer waits until every broker
+//! knows the new leaders. Versions: 1 adds unclean elections (KIP-460) and the top-level error; 0 elects preferred leaders
+//! alone.
 
 use kafka_protocol::messages::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
 use kafka_protocol::messages::{ApiKey, ElectLeadersRequest, ElectLeadersResponse, TopicName};
 
-use super::{Answer, Api, Context, Refusal, names, prepare::Preparation};
+use super::topic_changes::answer_once_applied;
+use super::{Answer, AnyResponse, Api, Context, Refusal, names, prepare::Preparation};
 use crate::base::ErrorCode;
-use crate::controller::{Controller, ControllerError};
+use crate::controller::{Controller, Election};
 
 pub(crate) struct ElectLeaders;
 
@@ -31,7 +30,8 @@ impl Api for ElectLeaders {
     }
 
     fn handle(context: &mut Context<'_>, request: ElectLeadersRequest) -> Answer<ElectLeadersResponse> {
-        let controller = &context.parts.controller;
+        let before = context.parts.controller.last_change();
+        let controller = &mut *context.parts.controller;
         let refused = match request.election_type {
             _ if request.timeout_ms <= 0 => Some((ErrorCode::RequestTimedOut, None)),
             PREFERRED | UNCLEAN => None,
@@ -53,28 +53,52 @@ impl Api for ElectLeaders {
         };
         let error = refused.map_or(ErrorCode::None, |(error, _)| error);
         let response = ElectLeadersResponse::default().with_replica_election_results(results);
-        Answer::Ready(if context.caller.version >= 1 {
-            response.with_error_code(error.code())
-        } else {
-            response
-        })
+        let response = match context.caller.version {
+            0 => response,
+            _ => response.with_error_code(error.code()),
+        };
+        if context.parts.controller.last_change() == before {
+            return Answer::Ready(response);
+        }
+        let mut timed_out = response.clone();
+        let elected =
+            timed_out.replica_election_results.iter_mut().flat_map(|topic| &mut topic.partition_result);
+        elected.filter(|row| row.error_code == 0).for_each(|row| {
+            row.error_code = ErrorCode::RequestTimedOut.code();
+        });
+        let topics = response.replica_election_results.iter().map(|topic| topic.topic.as_str());
+        let topics = topics.collect::<Vec<_>>().join(", ");
+        answer_once_applied(
+            context,
+            request.timeout_ms,
+            topics,
+            AnyResponse::ElectLeaders(response),
+            AnyResponse::ElectLeaders(timed_out),
+        )
     }
 }
 
-fn elect_all(controller: &Controller, request: &ElectLeadersRequest) -> Vec<ReplicaElectionResult> {
-    let topics = controller.topics().iter().map(|topic| {
-        let all = 0..topic.partitions.len() as i32;
-        let rows = all.map(|index| elect(controller, request, &topic.name, index));
+fn elect_all(controller: &mut Controller, request: &ElectLeadersRequest) -> Vec<ReplicaElectionResult> {
+    let topics = controller.topics().iter().map(|topic| (topic.name.clone(), topic.partitions.len() as i32));
+    let topics: Vec<_> = topics.collect();
+    let elections = topics.into_iter().map(|(name, partitions)| {
+        let rows = (0..partitions).map(|index| elect(controller, request, &name, index));
         let needed = rows.filter(|row| row.error_code != ErrorCode::ElectionNotNeeded.code());
-        election(names::topic_name(&topic.name), needed.collect())
+        election(names::topic_name(&name), needed.collect())
     });
-    topics.collect()
+    elections.collect()
 }
 
-fn elect(controller: &Controller, request: &ElectLeadersRequest, topic: &str, index: i32) -> PartitionResult {
-    match controller.check_election(topic, index, request.election_type == UNCLEAN) {
+fn elect(
+    controller: &mut Controller,
+    request: &ElectLeadersRequest,
+    topic: &str,
+    index: i32,
+) -> PartitionResult {
+    let kind = if request.election_type == UNCLEAN { Election::Unclean } else { Election::Preferred };
+    match controller.elect(topic, index, kind) {
         Ok(()) => row(index, ErrorCode::None, None),
-        Err(error) => row(index, error.code(), Some(ControllerError::to_string(&error))),
+        Err(error) => row(index, error.code(), Some(error.to_string())),
     }
 }
 

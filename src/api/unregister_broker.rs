@@ -1,7 +1,6 @@
 //! UnregisterBroker (64), version 0: forgets a broker that is gone for good (KIP-631).
 //!
-//! Not as in Kafka: brokers live as long as the process, so that a broker that is registered can't be forgotten and is
-//! answered with INVALID_REQUEST; one that isn't is BROKER_ID_NOT_REGISTERED.
+//! Not as in Kafka: a broker that lives can't be forgotten and is answered with INVALID_REQUEST.
 
 use kafka_protocol::messages::{ApiKey, UnregisterBrokerRequest, UnregisterBrokerResponse};
 
@@ -22,15 +21,19 @@ impl Api for UnregisterBroker {
     }
 
     fn handle(context: &mut Context<'_>, id: NodeId) -> Answer<UnregisterBrokerResponse> {
-        let is_registered = context.parts.controller.brokers().iter().any(|broker| broker.id == id);
-        let (error, why) = match is_registered {
-            true => (ErrorCode::InvalidRequest, format!("Broker {} runs as long as its process does.", id.0)),
-            false => (ErrorCode::BrokerIdNotRegistered, format!("Broker {} is not registered.", id.0)),
+        let now = context.parts.now.instant;
+        let controller = &mut context.parts.controller;
+        if controller.broker(id).is_some_and(|broker| !broker.fenced) {
+            let why = format!("Broker {} lives.", id.0);
+            let response = UnregisterBrokerResponse::default().with_error_message(Some(names::text(why)));
+            return Answer::Ready(response.with_error_code(ErrorCode::InvalidRequest.code()));
+        }
+        let (error, why) = match controller.unregister(now, id) {
+            Ok(()) => (ErrorCode::None, None),
+            Err(error) => (error.code(), Some(names::text(error.to_string()))),
         };
         Answer::Ready(
-            UnregisterBrokerResponse::default()
-                .with_error_code(error.code())
-                .with_error_message(Some(names::text(why))),
+            UnregisterBrokerResponse::default().with_error_code(error.code()).with_error_message(why),
         )
     }
 }

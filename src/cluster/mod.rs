@@ -165,10 +165,12 @@ impl Cluster {
         let registrations = config.nodes.iter().map(|node| BrokerRegistration {
             id: node.id,
             rack: node.rack.clone(),
+            epoch: 0,
             fenced: false,
+            in_controlled_shutdown: false,
             endpoints: node.endpoints.clone(),
         });
-        let controller = Controller::new(config.configs, registrations.collect(), &entropy)?;
+        let controller = Controller::new(config.configs, registrations.collect(), &entropy, now.instant)?;
         let settings = controller.settings().clone();
         let nodes = config.nodes.iter().map(|node| Node::new(node, &settings, &entropy, now)).collect();
         Ok(Cluster {

@@ -164,7 +164,7 @@ impl Controller {
         alteration: &ConfigAlteration,
         validate_only: bool,
     ) -> Result<(), ControllerError> {
-        if let Some(id) = broker.filter(|id| self.brokers.iter().all(|known| known.id != *id)) {
+        if let Some(id) = broker.filter(|id| self.brokers.of(*id).is_none()) {
             return Err(ControllerError::UnknownBroker { id });
         }
         for (name, operation) in &alteration.operations {
@@ -181,10 +181,10 @@ impl Controller {
         *layer = altered(Resource::Broker, layer, alteration)?;
         // What a topic inherits is the controller's to say, for all brokers at once. It can hold to what was set for a
         // broker where that is the only one.
-        if let [only] = self.brokers.as_slice() {
+        if let [only] = &**self.brokers() {
             configs.dynamic = dynamic.get(&only.id).cloned().unwrap_or_default();
         }
-        for known in &self.brokers {
+        for known in self.brokers().iter() {
             let own = dynamic.get(&known.id).cloned().unwrap_or_default();
             let of_node = BrokerConfigs { dynamic: own, ..configs.for_node(known.id) };
             BrokerSettings::resolve(&of_node).map_err(invalid_request)?;

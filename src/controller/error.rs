@@ -39,6 +39,8 @@ pub enum ControllerError {
     TooManyConfiguredResources { max: usize },
     #[error("Broker {} is not registered.", .id.0)]
     UnknownBroker { id: crate::base::NodeId },
+    #[error("Broker {}'s epoch is not {epoch} but {}.", .id.0, .current.unwrap_or(-1))]
+    StaleBrokerEpoch { id: crate::base::NodeId, epoch: i64, current: Option<i64> },
     #[error("Topic '{name}' does not exist.")]
     UnknownTopic { name: String },
     #[error("Topic '{topic}' has no partition {index}.")]
@@ -49,6 +51,12 @@ pub enum ControllerError {
     PreferredLeaderNotAvailable,
     #[error("No broker could lead now.")]
     NoEligibleLeader,
+    #[error("Broker {} can't lead: it must be unfenced and in the ISR, or in the ELR of an empty ISR.", .id.0)]
+    CantLead { id: crate::base::NodeId },
+    #[error("The partition can't have this ISR: {reason}")]
+    InvalidIsr { reason: String },
+    #[error("The replication factor can't be changed from {current} to {requested}.")]
+    ReplicationFactorChanged { current: usize, requested: usize },
     #[error("The partition is not being moved.")]
     NoReassignmentInProgress,
     #[error("No topic has the id {id}.")]
@@ -80,15 +88,17 @@ impl ControllerError {
             | Self::InvalidBrokerConfig { .. }
             | Self::NamelessResource { .. } => ErrorCode::InvalidRequest,
             Self::UnknownBroker { .. } => ErrorCode::BrokerIdNotRegistered,
+            Self::StaleBrokerEpoch { .. } => ErrorCode::StaleBrokerEpoch,
+            Self::CantLead { .. } | Self::InvalidIsr { .. } => ErrorCode::InvalidRequest,
             Self::InvalidPartitionCount(_) | Self::FewerPartitions { .. } | Self::SamePartitions { .. } => {
                 ErrorCode::InvalidPartitions
             }
             Self::TooManyPartitions { .. } | Self::TooManyConfiguredResources { .. } => {
                 ErrorCode::PolicyViolation
             }
-            Self::InvalidReplicationFactor(_) | Self::TooFewBrokers { .. } => {
-                ErrorCode::InvalidReplicationFactor
-            }
+            Self::InvalidReplicationFactor(_)
+            | Self::TooFewBrokers { .. }
+            | Self::ReplicationFactorChanged { .. } => ErrorCode::InvalidReplicationFactor,
             Self::InvalidAssignment { .. } | Self::AssignmentCount { .. } => {
                 ErrorCode::InvalidReplicaAssignment
             }

@@ -6,62 +6,53 @@ pub mod configs;
 pub mod names;
 
 mod alter_configs;
+mod alter_partition;
 mod client_quotas;
+mod elections;
 mod error;
-mod leadership;
+mod partition;
+mod partition_change;
 mod placement;
+mod reassignment;
+mod registration;
 mod scram_credentials;
+#[cfg(test)]
+mod tests;
 mod topics;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use alter_configs::DynamicConfigs;
 use configs::{
     BrokerConfigs, BrokerSettings, ConfigError, DescribedConfig, Overrides, Resource, TopicConfig,
 };
 
-use crate::base::NodeId;
+use elections::PeriodicElections;
+use registration::Brokers;
+
 use crate::base::entropy::Entropy;
+use crate::base::{Instant, NodeId};
 
 pub use alter_configs::{
     ConfigAlteration, ConfigOperation, ConfigTarget, MAX_CONFIGS_A_RESOURCE, MAX_CONFIGURED_RESOURCES,
 };
+pub use alter_partition::AlterPartition;
 pub use client_quotas::{
     ClientQuotas, MAX_QUOTA_ENTITIES, QuotaEntity, QuotaError, QuotaMatch, QuotaOperation,
     is_entity_kind as is_quota_entity_kind,
 };
+pub use elections::Election;
 pub use error::ControllerError;
+pub use partition::{LeaderRecovery, Partition};
+pub use registration::{BrokerRegistration, Heartbeat, HeartbeatReply, ListenerEndpoint, Registration};
 pub use scram_credentials::{
     MAX_SCRAM_CREDENTIALS, ScramCredential, ScramCredentials, ScramError, ScramMechanism,
 };
-pub use topics::{MAX_PARTITIONS_A_REQUEST, NewPartitions, NewTopic, Partition, Topic, Topics};
+pub use topics::{MAX_PARTITIONS_A_REQUEST, NewPartitions, NewTopic, Topic, Topics};
 
 /// The config that a cluster starts with as one of its own.
 const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
-
-/// A broker as the controller knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BrokerRegistration {
-    /// Kafka's `node.id`.
-    pub id: NodeId,
-    /// Kafka's `broker.rack`.
-    pub rack: Option<Arc<str>>,
-    /// Whether the broker may lead nothing for now.
-    pub fenced: bool,
-    /// Where clients reach it, one for each listener.
-    pub endpoints: Vec<ListenerEndpoint>,
-}
-
-/// Where clients of one listener reach a broker (`advertised.listeners`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListenerEndpoint {
-    /// Kafka's name of the listener.
-    pub listener: Arc<str>,
-    /// The host to advertise; none for the address by which each client has reached us.
-    pub host: Option<Arc<str>>,
-    /// The port to advertise.
-    pub port: u16,
-}
 
 /// Something that the controller has decided and that brokers must hear of, in this order.
 #[derive(Clone, Debug)]
@@ -79,6 +70,8 @@ pub enum Change {
     TopicConfig(Arc<Topic>),
     /// The brokers' settings changed.
     Settings(Arc<BrokerSettings>),
+    /// A broker was registered, fenced, unfenced, asked to be shut down or was unregistered: all there are now, by id.
+    Brokers(Arc<[BrokerRegistration]>),
 }
 
 /// The controller's state.
@@ -90,9 +83,8 @@ pub struct Controller {
     dynamic: DynamicConfigs,
     settings: Arc<BrokerSettings>,
     topic_defaults: Arc<TopicConfig>,
-    brokers: Vec<BrokerRegistration>,
-    /// How many changes each broker has applied, in the order of `brokers`.
-    applied: Vec<u64>,
+    brokers: Brokers,
+    periodic: PeriodicElections,
     topics: Topics,
     client_quotas: ClientQuotas,
     scram_credentials: ScramCredentials,
@@ -106,7 +98,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller that knows these brokers and no topics.
+    /// A controller that knows these brokers and no topics. They are unfenced, whatever they say, and get epochs from 1 on.
     ///
     /// # Errors
     /// If the configs contradict each other.
@@ -114,6 +106,7 @@ impl Controller {
         mut configs: BrokerConfigs,
         brokers: Vec<BrokerRegistration>,
         entropy: &Entropy,
+        now: Instant,
     ) -> Result<Self, ConfigError> {
         // A new cluster of Kafka 4.1 makes what it was started with a config of the whole cluster
         // (`ConfigurationControlManager.maybeGenerateElrSafetyRecords`); clients see where it comes from.
@@ -126,14 +119,15 @@ impl Controller {
         let topic_defaults = TopicConfig::defaults(&configs);
         topic_defaults.check()?;
         let cluster_id = uuid_base64(entropy.stream("cluster id").next_uuid());
-        Ok(Controller {
+        let session_timeout = Duration::from_millis(settings.replication.broker_session_timeout_ms);
+        let mut controller = Controller {
             cluster_id: cluster_id.into(),
             configs,
             dynamic: DynamicConfigs::default(),
             settings,
             topic_defaults,
-            applied: vec![0; brokers.len()],
-            brokers,
+            brokers: Brokers::unfenced(brokers, now + session_timeout),
+            periodic: PeriodicElections::begun(),
             topics: Topics::default(),
             client_quotas: ClientQuotas::default(),
             scram_credentials: ScramCredentials::default(),
@@ -142,7 +136,9 @@ impl Controller {
             placement_entropy: entropy.stream("placement"),
             changes: Vec::new(),
             last_change: 0,
-        })
+        };
+        controller.schedule_elections(now);
+        Ok(controller)
     }
 
     /// Kafka's cluster id: 22 characters of URL-safe base64.
@@ -158,11 +154,6 @@ impl Controller {
     /// The settings that all brokers share.
     pub fn settings(&self) -> &Arc<BrokerSettings> {
         &self.settings
-    }
-
-    /// All registered brokers.
-    pub fn brokers(&self) -> &[BrokerRegistration] {
-        &self.brokers
     }
 
     /// All topics.
@@ -190,11 +181,6 @@ impl Controller {
         &mut self.scram_credentials
     }
 
-    /// The broker that stands in for the controller where clients are shown one: the first that lives.
-    pub fn controller_id(&self) -> Option<NodeId> {
-        self.brokers.iter().find(|broker| !broker.fenced).map(|broker| broker.id)
-    }
-
     /// A producer id that nobody has had.
     pub fn next_producer_id(&mut self) -> i64 {
         let id = self.next_producer_id;
@@ -215,10 +201,7 @@ impl Controller {
 
     /// A broker has applied the change with this number, and all before it.
     pub fn acknowledge(&mut self, broker: NodeId, change: u64) {
-        let at = self.brokers.iter().position(|known| known.id == broker);
-        if let Some(applied) = at.and_then(|at| self.applied.get_mut(at)) {
-            *applied = change.max(*applied);
-        }
+        self.brokers.acknowledge(broker, change);
     }
 
     /// Nobody waits any more for this broker to apply changes, since it doesn't run.
@@ -228,8 +211,20 @@ impl Controller {
 
     /// The last change that every living broker has applied.
     pub fn applied_everywhere(&self) -> u64 {
-        let living = self.brokers.iter().zip(&self.applied).filter(|(broker, _)| !broker.fenced);
-        living.map(|(_, applied)| *applied).min().unwrap_or(0)
+        self.brokers.applied_everywhere()
+    }
+
+    /// All that a broker which starts must be told, as changes, and the number that it is to acknowledge then. What it
+    /// holds of topics and partitions that don't occur here is gone.
+    pub fn snapshot(&self) -> (u64, Vec<Change>) {
+        let mut changes =
+            vec![Change::Settings(self.settings.clone()), Change::Brokers(self.brokers().clone())];
+        for topic in self.topics.iter() {
+            changes.push(Change::TopicConfig(topic.clone()));
+            let partitions = 0..topic.partitions.len() as i32;
+            changes.extend(partitions.map(|index| Change::Partition { topic: topic.clone(), index }));
+        }
+        (self.last_change, changes)
     }
 
     /// The configs of a topic as CreateTopics answers them.

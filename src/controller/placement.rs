@@ -99,7 +99,14 @@ mod tests {
     use super::*;
 
     fn broker(id: i32, rack: Option<&str>, fenced: bool) -> BrokerRegistration {
-        BrokerRegistration { id: NodeId(id), rack: rack.map(Into::into), fenced, endpoints: Vec::new() }
+        BrokerRegistration {
+            id: NodeId(id),
+            rack: rack.map(Into::into),
+            epoch: 1,
+            fenced,
+            in_controlled_shutdown: false,
+            endpoints: Vec::new(),
+        }
     }
 
     #[test]

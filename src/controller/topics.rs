@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::configs::{Overrides, TopicConfig};
-use super::{BrokerRegistration, Change, Controller, ControllerError, names, placement};
+use super::{Change, Controller, ControllerError, Partition, names, placement};
 use crate::base::{NodeId, TopicId};
 
 /// Most partitions that one CreateTopics or CreatePartitions request may make (Kafka's `MAX_PARTITIONS_PER_BATCH`).
@@ -34,36 +34,11 @@ impl Topic {
     pub fn partition(&self, index: i32) -> Option<&Partition> {
         self.partitions.get(usize::try_from(index).ok()?)
     }
-}
 
-/// A partition as the controller knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Partition {
-    /// The brokers that hold it, the preferred leader first.
-    pub replicas: Arc<[NodeId]>,
-    /// The in-sync replicas.
-    pub isr: Arc<[NodeId]>,
-    /// The leader, if there is one.
-    pub leader: Option<NodeId>,
-    /// Counts leaders.
-    pub leader_epoch: i32,
-    /// Counts changes of any kind.
-    pub partition_epoch: i32,
-}
-
-impl Partition {
-    /// A new partition: the first living replica leads, all living replicas are in sync.
-    fn new(replicas: &[NodeId], brokers: &[BrokerRegistration]) -> Option<Partition> {
-        let lives = |id: &NodeId| brokers.iter().any(|broker| broker.id == *id && !broker.fenced);
-        let isr: Arc<[NodeId]> = replicas.iter().copied().filter(lives).collect();
-        let leader = *isr.first()?;
-        Some(Partition {
-            replicas: replicas.into(),
-            isr,
-            leader: Some(leader),
-            leader_epoch: 0,
-            partition_epoch: 0,
-        })
+    /// `min.insync.replicas`, which can't ask for more replicas than there are.
+    pub(super) fn effective_min_isr(&self) -> usize {
+        let replicas = self.partitions.first().map_or(0, |partition| partition.replicas.len());
+        (self.config.min_insync_replicas as usize).min(replicas)
     }
 }
 
@@ -280,7 +255,7 @@ impl Controller {
                 given.iter().try_for_each(|replicas| self.check_replicas(replicas, Some(factor)))?;
                 given
             }
-            None => placement::place(&self.brokers, added, factor as i16, &mut self.placement_entropy)?,
+            None => placement::place(self.brokers.all(), added, factor as i16, &mut self.placement_entropy)?,
         };
         let mut grown = Topic::clone(&topic);
         grown.partitions.extend(self.new_partitions(&replicas)?);
@@ -326,7 +301,7 @@ impl Controller {
                 max: MAX_PARTITIONS_A_REQUEST,
             });
         }
-        placement::place(&self.brokers, count as usize, factor, &mut self.placement_entropy)
+        placement::place(self.brokers.all(), count as usize, factor, &mut self.placement_entropy)
     }
 
     fn check_assignments(&self, new: &NewTopic) -> Result<Vec<Vec<NodeId>>, ControllerError> {
@@ -365,7 +340,7 @@ impl Controller {
             return Err(invalid_assignment("a partition has no replicas.".to_owned()));
         }
         for (at, replica) in replicas.iter().enumerate() {
-            if !self.brokers.iter().any(|broker| broker.id == *replica) {
+            if self.brokers.of(*replica).is_none() {
                 return Err(invalid_assignment(format!("broker {} is not registered.", replica.0)));
             }
             if replicas[..at].contains(replica) {
@@ -385,7 +360,7 @@ impl Controller {
 
     fn new_partitions(&self, replicas: &[Vec<NodeId>]) -> Result<Vec<Partition>, ControllerError> {
         let partition = |replicas: &Vec<NodeId>| {
-            Partition::new(replicas, &self.brokers)
+            Partition::new(replicas, self.brokers.all())
                 .ok_or_else(|| invalid_assignment("all of a partition's brokers are fenced.".to_owned()))
         };
         replicas.iter().map(partition).collect()

@@ -119,6 +119,7 @@ part! {
         replica_selector_class: Option<String> = "replica.selector.class";
         auto_leader_rebalance_enable: bool = "auto.leader.rebalance.enable";
         leader_imbalance_check_interval_seconds: u64 = "leader.imbalance.check.interval.seconds";
+        unclean_leader_election_interval_ms: u64 = "unclean.leader.election.interval.ms";
         broker_heartbeat_interval_ms: u64 = "broker.heartbeat.interval.ms";
         broker_session_timeout_ms: u64 = "broker.session.timeout.ms";
     }
