@@ -138,7 +138,8 @@ fn exec_passes_signals_on() {
 
 #[test]
 fn wrong_usage_is_one_line_and_exit_code_2() {
-    for arguments in [&["--advertise", "0.0.0.0:9092"][..], &["--listen", "host:port"], &["--brokers", "3"]] {
+    for arguments in [&["--advertise", "0.0.0.0:9092"][..], &["--listen", "host:port"], &["--brokers", "65"]]
+    {
         let ended = output(arguments);
         assert_eq!(ended.status.code(), Some(2), "{arguments:?}");
         let printed = String::from_utf8(ended.stderr).unwrap();

@@ -1,13 +1,16 @@
 //! The options that every command which starts a broker has.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
 use super::Failure;
 use super::settings::{self, Settings, SourceFile, Sources};
+use crate::base::NodeId;
 use crate::controller::NewTopic;
-use crate::controller::configs::Listener;
+use crate::controller::configs::{Listener, Overrides};
 use crate::server::{
     BrokerOptions, DEFAULT_LISTENER, localhost, new_topic, parse_advertised, parse_listener,
 };
@@ -38,9 +41,12 @@ pub(super) struct BrokerArgs {
     /// Decide every random draw, so that a run can be repeated [default: another one each time]
     #[arg(long, value_name = "NUMBER")]
     pub(super) seed: Option<u64>,
-    /// How many brokers to run; only 1 so far
+    /// How many brokers to run: their ids count up from node.id, their ports from the first one's
     #[arg(long, value_name = "N", default_value_t = 1)]
     brokers: u32,
+    /// Read settings that one broker alone has from a file, such as its broker.rack (may be repeated)
+    #[arg(long, value_name = "ID=FILE")]
+    broker_config: Vec<String>,
     /// How log lines are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(super) log_format: LogFormat,
@@ -64,11 +70,7 @@ pub(super) enum DefaultPort {
 impl BrokerArgs {
     /// What to start a broker with, and what to warn of.
     pub(super) fn options(&self, default: DefaultPort) -> Result<(BrokerOptions, Vec<String>), Failure> {
-        if self.brokers != 1 {
-            let message = "only one broker can be run so far; leave the option out";
-            return Err(Failure::usage(format_args!("--brokers {}: {message}", self.brokers)));
-        }
-        let Settings { broker, configs, warnings } = self.settings()?;
+        let Settings { broker, configs, mut warnings } = self.settings()?;
         let mut listeners = self.listeners()?;
         if listeners.is_none() && default == DefaultPort::Free {
             listeners = Some(vec![localhost(0)]);
@@ -87,18 +89,37 @@ impl BrokerArgs {
         let topics = self.topic.iter().map(|text| parse_topic(text)).collect::<Result<_, _>>()?;
         let defaults = BrokerOptions::default();
         let seed = self.seed.unwrap_or(defaults.seed);
-        Ok((BrokerOptions { configs, listeners, topics, seed, ..defaults }, warnings))
+        let broker_configs = self.broker_configs(&mut warnings)?;
+        let brokers = self.brokers;
+        let options = BrokerOptions { configs, listeners, brokers, broker_configs, topics, seed, ..defaults };
+        Ok((options, warnings))
+    }
+
+    /// The settings that single brokers have of their own.
+    fn broker_configs(&self, warnings: &mut Vec<String>) -> Result<BTreeMap<NodeId, Overrides>, Failure> {
+        let mut broker_configs = BTreeMap::new();
+        for text in &self.broker_config {
+            let wrong = |error: &dyn std::fmt::Display| {
+                Failure::usage(format_args!("--broker-config {text}: {error}"))
+            };
+            let (id, path) = text.split_once('=').ok_or_else(|| wrong(&"must be ID=FILE"))?;
+            let id = id.trim().parse().map_err(|_| wrong(&format_args!("'{id}' is not a broker's id")))?;
+            let properties = read_properties(Path::new(path)).map_err(|error| wrong(&error))?;
+            let file = SourceFile { name: path, text: &properties };
+            let own = settings::load_file(file, warnings).map_err(Failure::usage)?;
+            if broker_configs.insert(NodeId(id), own).is_some() {
+                return Err(wrong(&"the broker has another file already"));
+            }
+        }
+        Ok(broker_configs)
     }
 
     fn settings(&self) -> Result<Settings, Failure> {
         let file = match &self.config {
             None => None,
             Some(path) => {
-                let text = std::fs::read(path)
+                let text = read_properties(path)
                     .map_err(|error| Failure::usage(format_args!("--config {}: {error}", path.display())))?;
-                // As Java reads a properties file: each byte is a character of Latin-1, unless the whole is UTF-8.
-                let text = String::from_utf8(text)
-                    .unwrap_or_else(|error| error.as_bytes().iter().copied().map(char::from).collect());
                 Some((path.display().to_string(), text))
             }
         };
@@ -140,6 +161,12 @@ impl BrokerArgs {
         }
         Ok((!listeners.is_empty()).then_some(listeners))
     }
+}
+
+fn read_properties(path: &Path) -> io::Result<String> {
+    // As Java reads a properties file: each byte is a character of Latin-1, unless the whole is UTF-8.
+    Ok(String::from_utf8(std::fs::read(path)?)
+        .unwrap_or_else(|error| error.as_bytes().iter().copied().map(char::from).collect()))
 }
 
 fn parse_topic(text: &str) -> Result<NewTopic, Failure> {
@@ -208,6 +235,7 @@ mod tests {
             memory: None,
             seed: None,
             brokers: 1,
+            broker_config: Vec::new(),
             log_format: LogFormat::Text,
         };
         let names = |listen: &[&str]| {

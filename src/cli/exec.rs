@@ -36,7 +36,8 @@ pub(super) fn run(
         // From here on signals are for the command.
         let mut signals = Forwarded::new().map_err(Failure::start)?;
         let server = serve::bind(options)?;
-        let bootstrap = server.address().to_string();
+        let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
+        let bootstrap = addresses.join(",");
         let (ended, stop) = oneshot::channel::<()>();
         let broker = tokio::spawn(server.run(async { drop(stop.await) }));
         let mut child = spawn(command, &bootstrap)?;

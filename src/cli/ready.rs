@@ -10,15 +10,20 @@ use crate::server::Server;
 
 pub(super) fn announce(server: &Server, wall: WallTime) {
     let time = Timestamp(wall);
-    let NodeId(id) = server.node();
-    say(format_args!(
-        "[{time}] INFO [BrokerLifecycleManager id={id}] Transitioning from RECOVERY to RUNNING. (huld)"
-    ));
-    say(format_args!("[{time}] INFO [KafkaServer id={id}] started (huld)"));
-    say(format_args!("[{time}] INFO [KafkaRaftServer nodeId={id}] Kafka Server started (huld)"));
-    for (name, addresses) in server.listeners() {
+    let several = server.nodes().count() > 1;
+    for NodeId(id) in server.nodes() {
+        say(format_args!(
+            "[{time}] INFO [BrokerLifecycleManager id={id}] Transitioning from RECOVERY to RUNNING. (huld)"
+        ));
+        say(format_args!("[{time}] INFO [KafkaServer id={id}] started (huld)"));
+        say(format_args!("[{time}] INFO [KafkaRaftServer nodeId={id}] Kafka Server started (huld)"));
+    }
+    for (NodeId(id), name, addresses) in server.listeners() {
         for address in addresses {
-            say(format_args!("huld: listening on {name}://{address}"));
+            match several {
+                true => say(format_args!("huld: broker {id} listening on {name}://{address}")),
+                false => say(format_args!("huld: listening on {name}://{address}")),
+            }
         }
     }
 }

@@ -39,7 +39,11 @@ pub(super) fn bind(options: BrokerOptions) -> Result<Server, Failure> {
             let advice = "stop what listens there, or choose another with --port or --listen";
             Failure::start(format_args!("{error}; {advice}"))
         }
-        StartError::Settings(_) | StartError::Topic { .. } => Failure::usage(error),
+        StartError::Settings(_)
+        | StartError::Topic { .. }
+        | StartError::BrokerCount { .. }
+        | StartError::UnknownBroker { .. }
+        | StartError::PortRange { .. } => Failure::usage(error),
         _ => Failure::start(error),
     })
 }

@@ -112,18 +112,8 @@ impl fmt::Display for Origin {
 pub fn load(sources: &Sources<'_>) -> Result<Settings, SettingsErrors> {
     let mut errors = Vec::new();
     let entries = gather(sources, &mut errors);
-    let mut fixed = Overrides::default();
     let mut warnings = Vec::new();
-    for (key, Entry { origin, text }) in &entries {
-        match fixed.set(Resource::Broker, key, text) {
-            Ok(()) => {}
-            Err(ConfigError::UnknownKey { .. }) => warnings.extend(unknown(key, origin)),
-            Err(error) => errors.push(SettingsError::Config { origin: origin.clone(), error }),
-        }
-    }
-    if !errors.is_empty() {
-        return Err(SettingsErrors(errors));
-    }
+    let fixed = check(&entries, errors, &mut warnings)?;
     let configs = BrokerConfigs::started_with(fixed);
     match BrokerSettings::resolve(&configs) {
         Ok(broker) => Ok(Settings { broker, configs, warnings }),
@@ -133,6 +123,33 @@ pub fn load(sources: &Sources<'_>) -> Result<Settings, SettingsErrors> {
             Err(SettingsErrors(vec![SettingsError::Config { origin, error }]))
         }
     }
+}
+
+/// Reads a file of settings that one broker has of its own.
+///
+/// # Errors
+/// All that is wrong, each with its place.
+pub fn load_file(file: SourceFile<'_>, warnings: &mut Vec<String>) -> Result<Overrides, SettingsErrors> {
+    let mut errors = Vec::new();
+    let entries = gather(&Sources { file: Some(file), ..Sources::default() }, &mut errors);
+    check(&entries, errors, warnings)
+}
+
+/// Parses every value by itself.
+fn check(
+    entries: &BTreeMap<String, Entry>,
+    mut errors: Vec<SettingsError>,
+    warnings: &mut Vec<String>,
+) -> Result<Overrides, SettingsErrors> {
+    let mut fixed = Overrides::default();
+    for (key, Entry { origin, text }) in entries {
+        match fixed.set(Resource::Broker, key, text) {
+            Ok(()) => {}
+            Err(ConfigError::UnknownKey { .. }) => warnings.extend(unknown(key, origin)),
+            Err(error) => errors.push(SettingsError::Config { origin: origin.clone(), error }),
+        }
+    }
+    if errors.is_empty() { Ok(fixed) } else { Err(SettingsErrors(errors)) }
 }
 
 /// The key that a variable sets, by the rules of Kafka's Docker image (`KafkaDockerWrapper`): in small letters and

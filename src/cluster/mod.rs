@@ -109,6 +109,8 @@ pub enum Output {
     },
     /// A broker is down: its listeners must refuse connections.
     BrokerDown(NodeId),
+    /// A broker that was down runs again: its listeners must take connections.
+    BrokerUp(NodeId),
 }
 
 /// The controller as the sender of messages; it never stops.
@@ -188,6 +190,12 @@ impl Cluster {
 
     /// A client has connected.
     pub fn handle_opened(&mut self, _now: Now, id: ConnectionId, connection: Connection) {
+        let node = self.nodes.iter().find(|node| node.id() == connection.node);
+        if node.is_none_or(|node| node.state() == BrokerState::Down) {
+            // It came while the listeners were being closed.
+            self.replies.push(Output::Close { connection: id, reason: "its broker is down" });
+            return;
+        }
         self.connections.insert(id, connection);
     }
 

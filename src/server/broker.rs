@@ -9,6 +9,8 @@ use tokio::sync::oneshot;
 
 use super::driver::Driver;
 use super::{BrokerOptions, Server, StartError};
+use crate::base::NodeId;
+use crate::cluster::{BrokerState, Command, Done};
 
 /// A broker that runs on a thread of its own until it is dropped.
 ///
@@ -24,6 +26,7 @@ use super::{BrokerOptions, Server, StartError};
 #[derive(Debug)]
 pub struct Broker {
     address: SocketAddr,
+    addresses: Vec<SocketAddr>,
     driver: Arc<Driver>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -41,9 +44,10 @@ impl Broker {
         let thread = std::thread::Builder::new()
             .name("huld".to_owned())
             .spawn(move || run(options, &started, stopped))?;
-        let (address, driver) =
+        let (addresses, driver) =
             outcome.recv().map_err(|_| io::Error::other("the broker's thread ended"))??;
-        Ok(Broker { address, driver, stop: Some(stop), thread: Some(thread) })
+        let address = *addresses.first().ok_or_else(|| io::Error::other("there is no listener"))?;
+        Ok(Broker { address, addresses, driver, stop: Some(stop), thread: Some(thread) })
     }
 
     /// `HOST:PORT` of the first listener, for a client's `bootstrap.servers`.
@@ -54,6 +58,32 @@ impl Broker {
     /// The first address of the first listener.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// `HOST:PORT` of each broker's first listener, in the order of their ids.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Has the cluster carry out a command, and returns when that is done: after [`Command::KillBroker`] its listeners
+    /// refuse connections.
+    ///
+    /// # Errors
+    /// If the command can't be carried out, or a broker's port was taken meanwhile.
+    ///
+    /// # Panics
+    /// Within an asynchronous context, since it blocks.
+    pub fn command(&self, command: Command) -> io::Result<Done> {
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+        let done = self.driver.command(command).map_err(invalid)?;
+        let stopped = |_| io::Error::other("the brokers' thread has ended");
+        let failures = self.driver.doors_settled().blocking_recv().map_err(stopped)?;
+        if failures.is_empty() { Ok(done) } else { Err(io::Error::other(failures.join("\n"))) }
+    }
+
+    /// Every broker and how it is, in the order of their ids.
+    pub fn brokers(&self) -> Vec<(NodeId, BrokerState)> {
+        self.driver.brokers()
     }
 
     /// How many panics there were: defects of huld, each of which ended the connection that met it.
@@ -78,9 +108,12 @@ impl Drop for Broker {
     }
 }
 
+/// The addresses of the brokers, and who owns their cluster.
+type Started = (Vec<SocketAddr>, Arc<Driver>);
+
 fn run(
     options: BrokerOptions,
-    started: &mpsc::SyncSender<Result<(SocketAddr, Arc<Driver>), StartError>>,
+    started: &mpsc::SyncSender<Result<Started, StartError>>,
     stopped: oneshot::Receiver<()>,
 ) {
     let serve = || {
@@ -94,7 +127,7 @@ fn run(
     match serve() {
         Err(error) => drop(started.send(Err(error))),
         Ok((runtime, server)) => {
-            let _ = started.send(Ok((server.address(), server.driver().clone())));
+            let _ = started.send(Ok((server.addresses(), server.driver().clone())));
             runtime.block_on(server.run(async { drop(stopped.await) }));
         }
     }

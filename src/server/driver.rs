@@ -20,14 +20,15 @@ use std::task::Waker;
 use std::time::Duration;
 
 use slab::Slab;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::clock::Clock;
+use super::doors::DoorChange;
 use super::lock;
 use super::mailbox::{Delivery, Ending, Mailbox};
 use crate::api::{Connection, Prepared, Reply};
-use crate::base::{ConnectionId, Instant};
-use crate::cluster::{Cluster, Command, Output};
+use crate::base::{ConnectionId, Instant, NodeId};
+use crate::cluster::{BrokerState, Cluster, Command, CommandError, Done, Output};
 
 /// What became of a request.
 #[derive(Debug)]
@@ -52,6 +53,7 @@ pub(crate) struct Driver {
     closed: Notify,
     stopping: AtomicBool,
     panics: AtomicU64,
+    doors: mpsc::UnboundedSender<DoorChange>,
 }
 
 #[derive(Debug)]
@@ -69,7 +71,8 @@ struct Entry {
 }
 
 impl Driver {
-    pub(crate) fn new(cluster: Cluster, clock: Clock) -> Self {
+    /// `doors` hears of brokers that go down and come up again.
+    pub(crate) fn new(cluster: Cluster, clock: Clock, doors: mpsc::UnboundedSender<DoorChange>) -> Self {
         let armed = cluster.poll_timeout().map_or(u64::MAX, Instant::as_nanos);
         Driver {
             core: Mutex::new(Core { cluster, connections: Slab::new(), opened: 0 }),
@@ -80,6 +83,7 @@ impl Driver {
             closed: Notify::new(),
             stopping: AtomicBool::new(false),
             panics: AtomicU64::new(0),
+            doors,
         }
     }
 
@@ -119,27 +123,47 @@ impl Driver {
         let key = u32::try_from(place.key()).unwrap_or(u32::MAX);
         let id = ConnectionId(u64::from(generation) << 32 | u64::from(key));
         place.insert(Entry { id, mailbox: mailbox.clone() });
-        core.cluster.handle_opened(now, id, connection);
         self.open.fetch_add(1, Ordering::Relaxed);
         drop(core);
+        self.call(None, |cluster, now| cluster.handle_opened(now, id, connection));
         if self.stopping.load(Ordering::Relaxed) {
             mailbox.deliver(Delivery::End(Ending::Shutdown));
         }
         Handle { driver: self.clone(), id, mailbox }
     }
 
-    /// Tells the cluster something from the process itself.
-    pub(crate) fn command(&self, command: Command) {
-        self.call(None, |cluster, now| {
-            if let Err(error) = cluster.handle_command(now, command) {
-                tracing::warn!("a command was refused: {error}");
-            }
-        });
+    /// Has the cluster carry out a command.
+    ///
+    /// # Errors
+    /// As the cluster has them.
+    pub(crate) fn command(&self, command: Command) -> Result<Done, CommandError> {
+        let mut done = Ok(Done::AsAsked);
+        self.call(None, |cluster, now| done = cluster.handle_command(now, command));
+        done
+    }
+
+    /// When all listening sockets are as the commands that were carried out before want them; with a line for each
+    /// that can't be.
+    pub(crate) fn doors_settled(&self) -> oneshot::Receiver<Vec<String>> {
+        let (settled, when) = oneshot::channel();
+        self.change_door(DoorChange::Settle(settled));
+        when
+    }
+
+    /// Nobody listens once the server has stopped, and there is nothing left to open or close then.
+    pub(crate) fn change_door(&self, change: DoorChange) {
+        let _ = self.doors.send(change);
+    }
+
+    /// Every broker and how it is.
+    pub(crate) fn brokers(&self) -> Vec<(NodeId, BrokerState)> {
+        lock(&self.core).cluster.brokers()
     }
 
     /// Ends every connection, those that wait with the answer that there is, and every one that comes later.
     pub(crate) fn shut_down(&self) {
-        self.command(Command::Shutdown);
+        // It refuses nothing.
+        let _ = self.command(Command::Shutdown);
         self.stopping.store(true, Ordering::Relaxed);
         let everyone = lock(&self.core).connections.iter().map(|(_, entry)| entry.mailbox.clone()).collect();
         end_all(everyone, Ending::Shutdown);
@@ -219,8 +243,14 @@ impl Driver {
             let (connection, delivery) = match output {
                 Output::Reply(reply) => (reply.connection, Delivery::Reply(reply)),
                 Output::Close { connection, reason } => (connection, Delivery::End(Ending::Refused(reason))),
-                // Its acceptors look at the state of their broker.
-                Output::BrokerDown(_) => continue,
+                Output::BrokerDown(node) => {
+                    self.change_door(DoorChange::Close(node));
+                    continue;
+                }
+                Output::BrokerUp(node) => {
+                    self.change_door(DoorChange::Open(node));
+                    continue;
+                }
             };
             if Some(connection) == own && mine.is_none() {
                 mine = Some(delivery);
@@ -304,12 +334,12 @@ impl Drop for Handle {
 mod tests {
     use super::*;
     use crate::api::Endpoint;
-    use crate::base::{NodeId, Now};
+    use crate::base::Now;
     use crate::cluster::ClusterConfig;
 
     fn driver() -> Arc<Driver> {
         let cluster = Cluster::new(ClusterConfig::default(), Now::default()).unwrap();
-        Arc::new(Driver::new(cluster, Clock::start()))
+        Arc::new(Driver::new(cluster, Clock::start(), mpsc::unbounded_channel().0))
     }
 
     fn open(driver: &Arc<Driver>) -> Handle {

@@ -35,31 +35,39 @@ pub(crate) struct Bound {
     sockets: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
     endpoint: ListenerEndpoint,
+    /// What was asked for, with the port that it got.
+    listener: Listener,
 }
 
 impl Bound {
     /// Binds every address of `listener`, all to one port. Must be called within a runtime.
-    pub(crate) fn bind(listener: Listener) -> Result<Bound, StartError> {
+    pub(crate) fn bind(mut listener: Listener) -> Result<Bound, StartError> {
         let sockets = bind(&listener.host, listener.port)?;
         let failed = |source| StartError::Runtime { source };
         let addresses = sockets.iter().map(StdListener::local_addr);
         let addresses = addresses.collect::<Result<Vec<_>, _>>().map_err(failed)?;
         let sockets = sockets.into_iter().map(TcpListener::from_std);
         let sockets = sockets.collect::<Result<_, _>>().map_err(failed)?;
-        let name: Arc<str> = listener.name.into();
+        let name: Arc<str> = listener.name.as_str().into();
         let own_port = addresses.first().map_or(listener.port, SocketAddr::port);
-        let (host, port) = match listener.advertised {
-            Some(advertised) => (Some(advertised.host.into()), advertised.port),
+        listener.port = own_port;
+        let (host, port) = match &listener.advertised {
+            Some(advertised) => (Some(advertised.host.as_str().into()), advertised.port),
             None => (None, 0),
         };
         let port = if port == 0 { own_port } else { port };
         let endpoint = ListenerEndpoint { listener: name.clone(), host, port };
-        Ok(Bound { name, sockets, addresses, endpoint })
+        Ok(Bound { name, sockets, addresses, endpoint, listener })
     }
 
     /// Kafka's name of the listener.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What was asked for, with the port that it got.
+    pub(crate) fn listener(&self) -> &Listener {
+        &self.listener
     }
 
     /// What it is bound to; at least one address, and one port for all.

@@ -7,12 +7,14 @@
 mod broker;
 mod clock;
 mod connection;
+mod doors;
 mod driver;
 mod hangup;
 mod listener;
 mod machine;
 mod mailbox;
 mod options;
+mod plan;
 mod refusals;
 #[cfg(test)]
 mod tests;
@@ -23,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 pub use broker::Broker;
@@ -31,10 +34,12 @@ pub use options::{
     AddressError, BrokerOptions, DEFAULT_LISTENER, DEFAULT_PORT, StartError, localhost, parse_advertised,
     parse_listener,
 };
+pub use plan::MAX_BROKERS;
 
 use crate::base::NodeId;
 use crate::cluster::{Cluster, ClusterConfig, Command, NodeConfig};
 use crate::controller::configs::BrokerSettings;
+use doors::{DoorChange, Doors};
 use driver::Driver;
 use listener::{Bound, Shared};
 use options::ConnectionLimits;
@@ -53,9 +58,10 @@ const MAX_BUFFER_IDLE: Duration = Duration::from_secs(2);
 /// A broker whose listeners are bound: clients can connect, and are served once it [runs](Server::run).
 #[derive(Debug)]
 pub struct Server {
-    bound: Vec<Bound>,
+    /// Every broker's listeners.
+    bound: Vec<(NodeId, Vec<Bound>)>,
     shared: Arc<Shared>,
-    node: NodeId,
+    door_changes: mpsc::UnboundedReceiver<DoorChange>,
     give_back_memory: fn(),
 }
 
@@ -76,16 +82,22 @@ impl Server {
     /// # Errors
     /// If an address can't be had, or settings or topics can't be as they are.
     pub fn bind(options: BrokerOptions) -> Result<Server, StartError> {
-        let BrokerOptions { configs, listeners, topics, seed, give_back_memory, .. } = options;
+        let BrokerOptions { configs, listeners, brokers, broker_configs, topics, seed, give_back_memory } =
+            options;
         let settings = BrokerSettings::resolve(&configs)?;
-        let listeners = listeners.unwrap_or_else(|| settings.listeners.clone());
-        let bound = listeners.into_iter().map(Bound::bind).collect::<Result<Vec<_>, _>>()?;
-        if bound.is_empty() {
-            return Err(StartError::NoListener);
+        let listeners = listeners.as_deref();
+        let shared = plan::Shared { configs: &configs, settings: &settings, listeners };
+        let mut bound = Vec::new();
+        let mut nodes = Vec::new();
+        for planned in plan::plan(brokers, &shared, &broker_configs)? {
+            let listeners = planned.listeners.into_iter().map(Bound::bind).collect::<Result<Vec<_>, _>>()?;
+            if listeners.is_empty() {
+                return Err(StartError::NoListener);
+            }
+            let endpoints = listeners.iter().map(|bound| bound.endpoint().clone()).collect();
+            nodes.push(NodeConfig { id: planned.id, rack: planned.rack.map(Arc::from), endpoints });
+            bound.push((planned.id, listeners));
         }
-        let node = settings.node_id;
-        let endpoints = bound.iter().map(|bound| bound.endpoint().clone()).collect();
-        let nodes = vec![NodeConfig { id: node, rack: settings.rack.as_deref().map(Arc::from), endpoints }];
         let log_memory_bytes =
             settings.huld.log_memory_bytes.unwrap_or_else(machine::default_log_memory_bytes);
         let config = ClusterConfig {
@@ -103,47 +115,51 @@ impl Server {
                 .handle_command(clock.now(), Command::CreateTopic(topic))
                 .map_err(|source| StartError::Topic { name, source })?;
         }
-        let driver = Arc::new(Driver::new(cluster, clock));
+        let (doors, door_changes) = mpsc::unbounded_channel();
+        let driver = Arc::new(Driver::new(cluster, clock, doors));
         let shared = Arc::new(Shared::new(driver, ConnectionLimits::new(&settings)));
-        Ok(Server { bound, shared, node, give_back_memory })
+        Ok(Server { bound, shared, door_changes, give_back_memory })
     }
 
-    /// Kafka's `node.id`.
-    pub fn node(&self) -> NodeId {
-        self.node
+    /// Kafka's `node.id` of each broker.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.bound.iter().map(|(node, _)| *node)
     }
 
-    /// The first address of the first listener; if it listens on all addresses, the one of this machine itself.
+    /// The first address of the first broker's first listener; if it listens on all addresses, the one of this machine
+    /// itself.
     pub fn address(&self) -> SocketAddr {
-        let first = self.bound.iter().flat_map(Bound::addresses).next().copied();
-        let mut address = first.unwrap_or_else(|| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), DEFAULT_PORT));
-        match address.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-            _ => {}
-        }
-        address
+        self.addresses()
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), DEFAULT_PORT))
+    }
+
+    /// The first address of each broker's first listener, likewise.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let first = |bound: &Vec<Bound>| bound.iter().flat_map(Bound::addresses).next().copied();
+        self.bound.iter().filter_map(|(_, bound)| first(bound)).map(reachable).collect()
     }
 
     fn driver(&self) -> &Arc<Driver> {
         &self.shared.driver
     }
 
-    /// Name and addresses of each listener, in the order of the options; the first address is IPv4 where there is
-    /// one.
-    pub fn listeners(&self) -> impl Iterator<Item = (&str, &[SocketAddr])> {
-        self.bound.iter().map(|bound| (bound.name(), bound.addresses()))
+    /// Broker, name and addresses of each listener, in the order of the options; the first address is IPv4 where there
+    /// is one.
+    pub fn listeners(&self) -> impl Iterator<Item = (NodeId, &str, &[SocketAddr])> {
+        self.bound
+            .iter()
+            .flat_map(|(node, bound)| bound.iter().map(|bound| (*node, bound.name(), bound.addresses())))
     }
 
     /// Serves clients until `stop` is there. Requests that wait are then answered, and every connection is closed;
     /// that takes no longer than 600 ms.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Server { bound, shared, node, give_back_memory } = self;
+        let Server { bound, shared, door_changes, give_back_memory } = self;
         let driver = shared.driver.clone();
-        let mut tasks = JoinSet::new();
-        for acceptor in bound.into_iter().flat_map(|bound| bound.into_acceptors(&shared, node)) {
-            tasks.spawn(acceptor.run());
-        }
+        let mut doors = JoinSet::new();
+        doors.spawn(Doors::new(shared.clone(), bound, door_changes).run());
         let mut timers = JoinSet::new();
         timers.spawn({
             let driver = driver.clone();
@@ -152,7 +168,7 @@ impl Server {
         timers.spawn(sweep(shared, give_back_memory));
         stop.await;
         // Listening sockets are closed first, so that nobody is let in who would be shown out again.
-        tasks.shutdown().await;
+        doors.shutdown().await;
         driver.shut_down();
         let all_closed = async {
             loop {
@@ -170,6 +186,16 @@ impl Server {
             );
         }
     }
+}
+
+/// Where a client on this machine reaches what listens there.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
 }
 
 /// Ends connections that have been quiet for too long, takes large buffers from quiet ones, and says how many log lines were left out.

@@ -1,5 +1,6 @@
 //! What a broker is started with, and why a start can fail.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
@@ -7,10 +8,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use crate::api::PrepareLimits;
+use crate::base::NodeId;
 use crate::cluster::CommandError;
 use crate::controller::NewTopic;
 use crate::controller::configs::{
-    BrokerConfigs, BrokerSettings, ConfigError, Endpoint, ListenHost, Listener, Resource,
+    BrokerConfigs, BrokerSettings, ConfigError, Endpoint, ListenHost, Listener, Overrides, Resource,
 };
 use crate::session::SessionLimits;
 
@@ -26,6 +28,11 @@ pub struct BrokerOptions {
     pub configs: BrokerConfigs,
     /// Where it listens, if not where the settings say. Default: a free port of localhost, IPv4 and IPv6.
     pub listeners: Option<Vec<Listener>>,
+    /// How many brokers there are: their ids count up from `node.id`, and their ports, but for 0, from the first one's.
+    /// At most 64. Default: 1.
+    pub brokers: u32,
+    /// Settings that single brokers have of their own, such as `broker.rack`. Default: none.
+    pub broker_configs: BTreeMap<NodeId, Overrides>,
     /// Topics to begin with.
     pub topics: Vec<NewTopic>,
     /// Decides every random draw. Default: another one each time.
@@ -40,6 +47,8 @@ impl Default for BrokerOptions {
         BrokerOptions {
             configs: BrokerConfigs::started_with(Default::default()),
             listeners: Some(vec![localhost(0)]),
+            brokers: 1,
+            broker_configs: BTreeMap::new(),
             topics: Vec::new(),
             seed: random_seed(),
             give_back_memory: || {},
@@ -54,6 +63,21 @@ impl BrokerOptions {
     /// If there is no such setting, or it can't have this value.
     pub fn with_setting(mut self, key: &str, value: &str) -> Result<Self, ConfigError> {
         self.configs.fixed.set(Resource::Broker, key, value)?;
+        Ok(self)
+    }
+
+    /// The same, with so many brokers.
+    pub fn with_brokers(mut self, brokers: u32) -> Self {
+        self.brokers = brokers;
+        self
+    }
+
+    /// The same, with a setting that one broker alone has.
+    ///
+    /// # Errors
+    /// If there is no such setting, or it can't have this value.
+    pub fn with_broker_setting(mut self, broker: i32, key: &str, value: &str) -> Result<Self, ConfigError> {
+        self.broker_configs.entry(NodeId(broker)).or_default().set(Resource::Broker, key, value)?;
         Ok(self)
     }
 
@@ -196,6 +220,30 @@ pub enum StartError {
         /// What the system says.
         source: io::Error,
     },
+    /// So many brokers can't be run.
+    #[error("{count} brokers can't be run: it must be 1 to {}", super::plan::MAX_BROKERS)]
+    BrokerCount {
+        /// How many were asked for.
+        count: u32,
+    },
+    /// A broker that has settings of its own isn't among those that are to run.
+    #[error("there is no broker {id}: the brokers are {first} to {last}")]
+    UnknownBroker {
+        /// Which.
+        id: i32,
+        /// The first one's id.
+        first: i32,
+        /// The last one's id.
+        last: i32,
+    },
+    /// The ports that follow the first broker's don't suffice.
+    #[error("there is no port {first} + {by} for another broker: choose a lower one for the first")]
+    PortRange {
+        /// The first broker's port.
+        first: u16,
+        /// How many brokers there are before.
+        by: u32,
+    },
     /// There is no listener to be opened.
     #[error("there is nothing to listen on: name at least one listener")]
     NoListener,
@@ -224,9 +272,12 @@ impl From<StartError> for io::Error {
             StartError::Listen { source, .. }
             | StartError::Resolve { source, .. }
             | StartError::Runtime { source } => source.kind(),
-            StartError::NoListener | StartError::Settings(_) | StartError::Topic { .. } => {
-                io::ErrorKind::InvalidInput
-            }
+            StartError::BrokerCount { .. }
+            | StartError::UnknownBroker { .. }
+            | StartError::PortRange { .. }
+            | StartError::NoListener
+            | StartError::Settings(_)
+            | StartError::Topic { .. } => io::ErrorKind::InvalidInput,
         };
         io::Error::new(kind, error)
     }

@@ -183,7 +183,7 @@ fn a_panic_ends_its_connection_alone() {
     let mut healthy = connect(broker.address());
     assert_alive(&mut unlucky, 1);
     assert_alive(&mut healthy, 2);
-    broker.driver().command(Command::PanicAtNextRequest(ConnectionId(1 << 32)));
+    broker.driver().command(Command::PanicAtNextRequest(ConnectionId(1 << 32))).unwrap();
     unlucky.write_all(&api_versions(3)).unwrap();
     assert_closed(&mut unlucky);
     assert_eq!(broker.panics(), 1);
@@ -371,7 +371,7 @@ fn each_client_is_told_the_address_that_it_came_to() {
         let _context = runtime.enter();
         Server::bind(options).unwrap()
     };
-    let ports: Vec<u16> = server.listeners().map(|(_, addresses)| addresses[0].port()).collect();
+    let ports: Vec<u16> = server.listeners().map(|(_, _, addresses)| addresses[0].port()).collect();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let thread = std::thread::spawn(move || runtime.block_on(server.run(async { drop(stopped.await) })));
     for port in ports {
@@ -410,4 +410,21 @@ fn memory_is_given_back_once_many_connections_have_closed() {
     let asked = ASKED.0.lock().unwrap();
     let (asked, _) = ASKED.1.wait_timeout_while(asked, PATIENCE, |asked| *asked == 0).unwrap();
     assert_eq!(*asked, 1);
+}
+
+#[test]
+fn each_broker_has_a_port_of_its_own_and_a_killed_one_refuses() {
+    let broker = Broker::start(BrokerOptions::default().with_brokers(3)).unwrap();
+    let mut streams: Vec<TcpStream> = broker.addresses().iter().map(|address| connect(*address)).collect();
+    for (at, stream) in streams.iter_mut().enumerate() {
+        assert_alive(stream, at as i32);
+    }
+    broker.command(Command::KillBroker(NodeId(2))).unwrap();
+    assert_closed(&mut streams[1]);
+    let refused = TcpStream::connect(broker.addresses()[1]).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    assert_alive(&mut streams[0], 7);
+    assert_eq!(broker.brokers()[1], (NodeId(2), crate::cluster::BrokerState::Down));
+    let error = broker.command(Command::KillBroker(NodeId(2))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }

@@ -159,7 +159,7 @@ impl World {
                     }
                 }
                 Output::Close { connection, .. } => self.closed.push(connection),
-                Output::BrokerDown(_) => {}
+                Output::BrokerDown(_) | Output::BrokerUp(_) => {}
             }
         }
     }

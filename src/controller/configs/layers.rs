@@ -62,6 +62,11 @@ impl Overrides {
         Ok(())
     }
 
+    /// Sets all that `others` have, over what there was.
+    pub fn extend(&mut self, others: &Overrides) {
+        self.entries.extend(others.entries.clone());
+    }
+
     /// Takes a value away; whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
         self.entries.remove(name).is_some()

@@ -1,0 +1,152 @@
+//! Which brokers there are to be: their ids, racks and listeners, from what they share and what differs.
+
+use std::collections::BTreeMap;
+
+use super::options::StartError;
+use crate::base::NodeId;
+use crate::controller::configs::{BrokerConfigs, BrokerSettings, Listener, Overrides};
+
+/// The most brokers that one process runs.
+pub const MAX_BROKERS: u32 = 64;
+
+/// One broker that there is to be.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PlannedBroker {
+    pub(super) id: NodeId,
+    pub(super) rack: Option<String>,
+    pub(super) listeners: Vec<Listener>,
+}
+
+/// What the brokers share.
+#[derive(Debug)]
+pub(super) struct Shared<'a> {
+    pub(super) configs: &'a BrokerConfigs,
+    pub(super) settings: &'a BrokerSettings,
+    /// Where the first one listens, if not where its settings say.
+    pub(super) listeners: Option<&'a [Listener]>,
+}
+
+/// Plans `count` brokers: ids count up from `node.id`, ports from the first one's; a port of 0 stays 0. What differs by
+/// `own` counts as it is written there.
+pub(super) fn plan(
+    count: u32,
+    shared: &Shared<'_>,
+    own: &BTreeMap<NodeId, Overrides>,
+) -> Result<Vec<PlannedBroker>, StartError> {
+    if !(1..=MAX_BROKERS).contains(&count) {
+        return Err(StartError::BrokerCount { count });
+    }
+    let first = shared.settings.node_id.0;
+    let last = first.checked_add_unsigned(count - 1).ok_or(StartError::BrokerCount { count })?;
+    if let Some(id) = own.keys().find(|id| !(first..=last).contains(&id.0)) {
+        return Err(StartError::UnknownBroker { id: id.0, first, last });
+    }
+    (0..count).map(|at| plan_one(at, shared, own)).collect()
+}
+
+fn plan_one(
+    at: u32,
+    shared: &Shared<'_>,
+    own: &BTreeMap<NodeId, Overrides>,
+) -> Result<PlannedBroker, StartError> {
+    let id = NodeId(shared.settings.node_id.0.saturating_add_unsigned(at));
+    let own = own.get(&id).filter(|own| !own.is_empty());
+    let own_settings = own
+        .map(|own| {
+            let mut configs = shared.configs.clone();
+            configs.fixed.extend(own);
+            BrokerSettings::resolve(&configs)
+        })
+        .transpose()?;
+    let settings = own_settings.as_ref().unwrap_or(shared.settings);
+    let rack = settings.rack.clone();
+    let has_own_listeners = own.is_some_and(|own| own.get("listeners").is_some());
+    if has_own_listeners {
+        return Ok(PlannedBroker { id, rack, listeners: settings.listeners.clone() });
+    }
+    let listeners = shared.listeners.unwrap_or(&settings.listeners);
+    let listeners = listeners.iter().map(|listener| shifted(listener, at)).collect::<Result<_, _>>()?;
+    Ok(PlannedBroker { id, rack, listeners })
+}
+
+/// The same listener so many ports on.
+fn shifted(listener: &Listener, by: u32) -> Result<Listener, StartError> {
+    let shift = |port: u16| match port {
+        0 => Ok(0),
+        _ => u16::try_from(u32::from(port) + by).map_err(|_| StartError::PortRange { first: port, by }),
+    };
+    let mut listener = listener.clone();
+    listener.port = shift(listener.port)?;
+    if let Some(advertised) = &mut listener.advertised {
+        advertised.port = shift(advertised.port)?;
+    }
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::localhost;
+    use super::*;
+    use crate::controller::configs::Resource;
+
+    fn planned(
+        count: u32,
+        settings: &[(&str, &str)],
+        own: &[(i32, &[(&str, &str)])],
+    ) -> Result<Vec<PlannedBroker>, StartError> {
+        let parse =
+            |pairs: &[(&str, &str)]| Overrides::parse(Resource::Broker, pairs.iter().copied()).unwrap();
+        let configs = BrokerConfigs::started_with(parse(settings));
+        let settings = BrokerSettings::resolve(&configs).unwrap();
+        let own = own.iter().map(|(id, pairs)| (NodeId(*id), parse(pairs))).collect();
+        plan(count, &Shared { configs: &configs, settings: &settings, listeners: None }, &own)
+    }
+
+    fn ids_and_ports(brokers: &[PlannedBroker]) -> Vec<(i32, u16)> {
+        brokers.iter().map(|broker| (broker.id.0, broker.listeners[0].port)).collect()
+    }
+
+    #[test]
+    fn ids_and_ports_count_up() {
+        let brokers = planned(3, &[("node.id", "5"), ("listeners", "PLAINTEXT://:9100")], &[]).unwrap();
+        assert_eq!(ids_and_ports(&brokers), [(5, 9100), (6, 9101), (7, 9102)]);
+        let brokers = planned(2, &[("listeners", "PLAINTEXT://:0")], &[]).unwrap();
+        assert_eq!(ids_and_ports(&brokers), [(1, 0), (2, 0)]);
+        let advertised = [
+            ("listeners", "A://:9100"),
+            ("advertised.listeners", "A://kafka:19100"),
+            ("listener.security.protocol.map", "A:PLAINTEXT"),
+            ("inter.broker.listener.name", "A"),
+        ];
+        let brokers = planned(2, &advertised, &[]).unwrap();
+        assert_eq!(brokers[1].listeners[0].advertised.as_ref().unwrap().port, 19101);
+    }
+
+    #[test]
+    fn what_differs_counts_as_it_is_written() {
+        let own: &[(i32, &[(&str, &str)])] =
+            &[(1, &[("broker.rack", "a")]), (2, &[("broker.rack", "b"), ("listeners", "PLAINTEXT://:7000")])];
+        let brokers = planned(3, &[("broker.rack", "all")], own).unwrap();
+        let racks: Vec<_> = brokers.iter().map(|broker| broker.rack.as_deref().unwrap()).collect();
+        assert_eq!(racks, ["a", "b", "all"]);
+        assert_eq!(ids_and_ports(&brokers), [(1, 9092), (2, 7000), (3, 9094)]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_said() {
+        let error = |count, settings: &[(&str, &str)], own: &[(i32, &[(&str, &str)])]| {
+            planned(count, settings, own).unwrap_err().to_string()
+        };
+        assert_eq!(error(0, &[], &[]), "0 brokers can't be run: it must be 1 to 64");
+        assert_eq!(error(65, &[], &[]), "65 brokers can't be run: it must be 1 to 64");
+        assert_eq!(
+            error(3, &[], &[(4, &[("broker.rack", "a")])]),
+            "there is no broker 4: the brokers are 1 to 3"
+        );
+        assert_eq!(
+            error(2, &[("listeners", "PLAINTEXT://:65535")], &[]),
+            "there is no port 65535 + 1 for another broker: choose a lower one for the first"
+        );
+        assert_eq!(localhost(7).port, 7);
+    }
+}
