@@ -5,7 +5,7 @@ use super::waits::Key;
 use crate::base::PartitionKey;
 use crate::controller::{Change, Topic};
 use crate::coordinator::{CoordinatorKind, Storage};
-use crate::replica::{LogSettings, Role};
+use crate::replica::Role;
 
 /// Takes on one of the controller's decisions.
 pub(super) fn apply(parts: &mut Parts<'_>, change: &Change) {
@@ -19,11 +19,12 @@ pub(super) fn apply(parts: &mut Parts<'_>, change: &Change) {
             coordinators.forget_topic(&mut storage, &topic.name);
         }
         Change::TopicConfig(topic) => parts.broker.replicas.apply_config(topic, parts.now),
-        // Nothing that a broker does depends on the others yet.
-        Change::Brokers(_) => {}
-        Change::Settings(settings) => {
-            parts.broker.replicas.apply_settings(LogSettings::new(settings), parts.now);
+        Change::Brokers(brokers) => {
+            for key in parts.broker.replicas.apply_brokers(brokers) {
+                parts.broker.wake(Key::LowWatermark(key));
+            }
         }
+        Change::Settings(settings) => parts.broker.replicas.apply_settings(settings, parts.now),
     }
 }
 
@@ -34,10 +35,8 @@ fn apply_partition(parts: &mut Parts<'_>, topic: &Topic, index: i32) {
         return;
     }
     let key = PartitionKey { topic: topic.id, index };
-    let moved = parts.broker.replicas.apply(this, topic, index);
-    if moved.high_watermark {
-        parts.broker.wake(Key::HighWatermark(key));
-    }
+    let moved = parts.broker.replicas.apply(topic, index, parts.now, parts.pool);
+    parts.broker.wake_moved(key, moved);
     if let Some(kind) = CoordinatorKind::of_topic(&topic.name) {
         let leads = parts.broker.replicas.replica(key).is_some_and(|replica| *replica.role() == Role::Leader);
         let Broker { replicas, coordinators, .. } = &mut *parts.broker;

@@ -9,12 +9,12 @@ use super::Response;
 use super::fetch::FetchSessions;
 use super::peers::Outgoing;
 use super::waits::{Key, Wait};
-use crate::base::{ConnectionId, Instant, NodeId, Now};
+use crate::base::{ConnectionId, Instant, NodeId, Now, PartitionKey};
 use crate::controller::Controller;
 use crate::coordinator::{Coordinators, Storage};
 use crate::log::ChunkPool;
 use crate::purgatory::{Purgatory, WaitId, Waiter};
-use crate::replica::Replicas;
+use crate::replica::{Moved, Replicas};
 
 /// Where a broker can be reached.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -112,6 +112,19 @@ impl Broker {
             "log memory is full: Produce answers KAFKA_STORAGE_ERROR until records are deleted or expire; \
              give more with --memory, or lower retention.bytes or retention.ms"
         );
+    }
+
+    /// Notes what has moved in a partition, for those who wait for it.
+    pub(crate) fn wake_moved(&mut self, key: PartitionKey, moved: Moved) {
+        if moved.high_watermark || moved.leadership_ended {
+            self.wake(Key::HighWatermark(key));
+        }
+        if moved.log_end || moved.leadership_ended {
+            self.wake(Key::LogEnd(key));
+        }
+        if moved.low_watermark || moved.leadership_ended {
+            self.wake(Key::LowWatermark(key));
+        }
     }
 
     /// Notes that something has changed for those who wait for `key`: they are tried once the present call is done,

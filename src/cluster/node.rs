@@ -12,7 +12,7 @@ use crate::base::{ConnectionId, Instant, NodeId, Now};
 use crate::controller::configs::BrokerSettings;
 use crate::coordinator::{CoordinatorSettings, Coordinators, TimerKey};
 use crate::purgatory::{Purgatory, WaitId};
-use crate::replica::{LogSettings, Replicas};
+use crate::replica::Replicas;
 
 use super::links::Envelope;
 
@@ -73,7 +73,7 @@ impl Node {
     /// A broker that runs and knows nothing yet.
     pub(super) fn new(config: &NodeConfig, settings: &BrokerSettings, entropy: &Entropy, now: Now) -> Self {
         let id = config.id;
-        let replicas = Replicas::new(LogSettings::new(settings), now);
+        let replicas = Replicas::new(id, settings, now);
         Node {
             broker: broker(id, 0, replicas, settings, entropy),
             purgatory: Purgatory::new(),

@@ -136,9 +136,8 @@ impl Cluster {
         self.faults.pin(key, pinned);
         for at in 0..self.nodes.len() {
             let (_, parts, ..) = self.lend(at, now);
-            if parts.broker.replicas.pin_high_watermark(key, pinned).high_watermark {
-                parts.broker.wake(api::Key::HighWatermark(key));
-            }
+            let moved = parts.broker.replicas.pin_high_watermark(key, pinned, now);
+            parts.broker.wake_moved(key, moved);
         }
         Ok(())
     }

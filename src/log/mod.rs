@@ -440,6 +440,8 @@ impl Log {
     /// Returns whether anything was cut off. A log that starts above `offset` starts there, empty.
     pub fn truncate_to(&mut self, offset: i64, pool: &mut ChunkPool) -> bool {
         if offset >= self.log_end_offset {
+            // An epoch whose leader was replaced before it wrote anything may stand at the end.
+            self.epochs.truncate_from_end(self.log_end_offset);
             return false;
         }
         if self.segments.front().is_none_or(|first| first.base_offset > offset) {

@@ -3,9 +3,14 @@
 //! A [`Replica`] knows offsets, epochs and in-sync replicas. It must not know of requests, sessions or waits: what
 //! its changes mean for those who wait is for the caller to say, who gets told what has moved ([`Moved`]).
 
+mod brokers;
 mod compaction;
+mod follower;
+mod leader;
+mod partition;
 mod retention;
 mod schedule;
+mod settings;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,15 +19,17 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use crate::base::{ErrorCode, Instant, NodeId, Now, PartitionKey, TopicId};
-use crate::controller::configs::{BrokerSettings, CleanupPolicy, CompressionType, TopicConfig};
-use crate::controller::names::CONSUMER_OFFSETS;
-use crate::controller::{Partition, Topic};
-use crate::log::{AppendError, AppendOrigin, Appended, ChunkPool, FetchSlices, LeaderAppend, Log, LogConfig};
-use crate::log::{OffsetOutOfRange, OffsetPosition, ReadLimits};
-use crate::wire::check::{TimestampType, TopicRules};
+use crate::controller::configs::{BrokerSettings, ReplicationSettings};
+use crate::controller::{AlterPartition, BrokerRegistration, Topic};
+use crate::log::{AppendError, Appended, ChunkPool};
 
+use brokers::Brokers;
 use compaction::CompactionSchedule;
 use retention::RetentionSchedule;
+use settings::{LogSettings, log_config};
+
+pub use follower::{FollowerFetch, FollowerFetched, FollowerRecords};
+pub use partition::Replica;
 
 /// How far a reader may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,282 +54,49 @@ pub enum Role {
     },
 }
 
-/// What an append or an acknowledgement has moved.
+/// What has moved in a partition, for those who wait for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// The high watermark rose.
+    /// The high watermark. On a follower it may have fallen.
     pub high_watermark: bool,
+    /// The log's end.
+    pub log_end: bool,
+    /// The least log start offset of the replicas.
+    pub low_watermark: bool,
+    /// This broker led the partition and doesn't any more; what waits for it must look again.
+    pub leadership_ended: bool,
 }
 
-/// One partition's copy on this broker.
+impl std::ops::BitOrAssign for Moved {
+    fn bitor_assign(&mut self, other: Moved) {
+        self.high_watermark |= other.high_watermark;
+        self.log_end |= other.log_end;
+        self.low_watermark |= other.low_watermark;
+        self.leadership_ended |= other.leadership_ended;
+    }
+}
+
+/// What a broker has to say to others.
 #[derive(Clone, Debug)]
-pub struct Replica {
-    key: PartitionKey,
-    topic: Arc<str>,
-    config: Arc<TopicConfig>,
-    log: Log,
-    high_watermark: i64,
-    role: Role,
-    leader_epoch: i32,
-    partition_epoch: i32,
-    in_sync: Arc<[NodeId]>,
-    replicas: usize,
-    /// A user keeps the high watermark where it is.
-    pinned: bool,
+pub enum Outgoing {
+    /// To a leader.
+    Fetch {
+        /// Which.
+        to: NodeId,
+        /// What is asked for.
+        fetch: FollowerFetch,
+    },
+    /// To the controller.
+    AlterPartition(AlterPartition),
 }
 
-impl Replica {
-    fn new(topic: &Topic, index: i32, settings: LogSettings) -> Self {
-        Replica {
-            key: PartitionKey { topic: topic.id, index },
-            topic: topic.name.clone(),
-            log: Log::new(log_config(&topic.name, &topic.config, settings)),
-            config: topic.config.clone(),
-            high_watermark: 0,
-            role: Role::Follower { leader: None },
-            leader_epoch: -1,
-            partition_epoch: -1,
-            in_sync: Arc::new([]),
-            replicas: 0,
-            pinned: false,
-        }
-    }
-
-    /// The partition.
-    pub fn key(&self) -> PartitionKey {
-        self.key
-    }
-
-    /// The topic's name.
-    pub fn topic(&self) -> &Arc<str> {
-        &self.topic
-    }
-
-    /// The topic's configs.
-    pub fn config(&self) -> &Arc<TopicConfig> {
-        &self.config
-    }
-
-    /// The log, to be read.
-    pub fn log(&self) -> &Log {
-        &self.log
-    }
-
-    /// What this broker is to the partition.
-    pub fn role(&self) -> &Role {
-        &self.role
-    }
-
-    /// The leader's epoch.
-    pub fn leader_epoch(&self) -> i32 {
-        self.leader_epoch
-    }
-
-    /// Below this offset every in-sync replica has the records.
-    pub fn high_watermark(&self) -> i64 {
-        self.high_watermark
-    }
-
-    /// Below this offset there is no open transaction (LSO).
-    pub fn last_stable_offset(&self) -> i64 {
-        match self.log.first_open_transaction_offset() {
-            Some(first) => first.min(self.high_watermark),
-            None => self.high_watermark,
-        }
-    }
-
-    /// The offset that a reader stops before.
-    pub fn end_for(&self, isolation: Isolation) -> i64 {
-        match isolation {
-            Isolation::LogEnd => self.log.log_end_offset(),
-            Isolation::HighWatermark => self.high_watermark,
-            Isolation::LastStableOffset => self.last_stable_offset(),
-        }
-    }
-
-    /// The least log start offset of all replicas: what DeleteRecords waits for.
-    pub fn low_watermark(&self) -> i64 {
-        self.log.log_start_offset()
-    }
-
-    /// Checks the leader epoch that a client believes in (KIP-320), −1 for none, before leadership itself.
-    ///
-    /// # Errors
-    /// FENCED_LEADER_EPOCH if the client's is older, UNKNOWN_LEADER_EPOCH if it is newer,
-    /// NOT_LEADER_OR_FOLLOWER if this broker doesn't lead.
-    pub fn check_leader(&self, current_leader_epoch: i32) -> Result<(), ErrorCode> {
-        if current_leader_epoch != -1 && current_leader_epoch < self.leader_epoch {
-            return Err(ErrorCode::FencedLeaderEpoch);
-        }
-        if current_leader_epoch > self.leader_epoch {
-            return Err(ErrorCode::UnknownLeaderEpoch);
-        }
-        if self.role != Role::Leader {
-            return Err(ErrorCode::NotLeaderOrFollower);
-        }
-        Ok(())
-    }
-
-    /// `min.insync.replicas`, which can't ask for more replicas than there are.
-    pub fn effective_min_insync_replicas(&self) -> usize {
-        (self.config.min_insync_replicas as usize).min(self.replicas.max(1))
-    }
-
-    /// Whether so many replicas are in sync that acks=all can be given.
-    pub fn has_enough_in_sync(&self) -> bool {
-        self.in_sync.len() >= self.effective_min_insync_replicas()
-    }
-
-    /// What the topic asks of produced batches.
-    pub fn batch_rules(&self) -> TopicRules {
-        TopicRules {
-            timestamp_type: self.config.message_timestamp_type,
-            max_message_bytes: self.config.max_message_bytes as usize,
-            before_max_ms: self.config.message_timestamp_before_max_ms,
-            after_max_ms: self.config.message_timestamp_after_max_ms,
-            compacted: self.config.cleanup_policy.compact,
-            compression: match self.config.compression_type {
-                CompressionType::Producer => None,
-                CompressionType::Fixed(codec) => Some(codec),
-            },
-        }
-    }
-
-    /// Appends a batch that a client produced and that has passed its checks.
-    ///
-    /// # Errors
-    /// As the log has them; nothing has changed then.
-    pub fn append(
-        &mut self,
-        pool: &mut ChunkPool,
-        batch: &[u8],
-        now: Now,
-    ) -> Result<(Appended, Moved), AppendError> {
-        let append_time_ms = match self.config.message_timestamp_type {
-            TimestampType::LogAppendTime => Some(now.wall.as_millis()),
-            TimestampType::CreateTime => None,
-        };
-        let append = LeaderAppend {
-            now,
-            leader_epoch: self.leader_epoch,
-            append_time_ms,
-            origin: AppendOrigin::Client,
-        };
-        let appended = self.log.append(pool, batch, &append)?;
-        Ok((appended, self.advance_high_watermark()))
-    }
-
-    /// Raises the high watermark to what all in-sync replicas have, unless too few are in sync or it is pinned. It never
-    /// falls.
-    fn advance_high_watermark(&mut self) -> Moved {
-        // One broker holds each partition for now, so that its own log end is all that counts.
-        let replicated = self.log.log_end_offset();
-        let rises = !self.pinned && self.has_enough_in_sync() && replicated > self.high_watermark;
-        if rises {
-            self.high_watermark = replicated;
-        }
-        Moved { high_watermark: rises }
-    }
-
-    /// Reads for a fetch.
-    ///
-    /// # Errors
-    /// If there is no such offset.
-    pub fn read(
-        &self,
-        offset: i64,
-        isolation: Isolation,
-        max_bytes: usize,
-        min_one_batch: bool,
-    ) -> Result<FetchSlices, OffsetOutOfRange> {
-        let limits = ReadLimits { upper_bound: self.end_for(isolation), max_bytes, min_one_batch };
-        self.log.read(offset, &limits)
-    }
-
-    /// Where an offset lies; none if there is no such offset.
-    pub fn position(&self, offset: i64) -> Option<OffsetPosition> {
-        self.log.position(offset).ok()
-    }
-
-    fn apply(&mut self, partition: &Partition, this: NodeId) -> Moved {
-        if partition.partition_epoch <= self.partition_epoch {
-            return Moved::default();
-        }
-        self.partition_epoch = partition.partition_epoch;
-        self.in_sync = partition.isr.clone();
-        self.replicas = partition.replicas.len();
-        let leads = partition.leader == Some(this);
-        self.role = if leads { Role::Leader } else { Role::Follower { leader: partition.leader } };
-        if partition.leader_epoch > self.leader_epoch {
-            self.leader_epoch = partition.leader_epoch;
-            if leads {
-                self.log.assign_leader_epoch(self.leader_epoch);
-            }
-        }
-        if leads { self.advance_high_watermark() } else { Moved::default() }
-    }
-}
-
-/// The broker's settings that all its logs share.
-#[derive(Clone, Copy, Debug)]
-pub struct LogSettings {
-    /// `producer.id.expiration.ms`.
-    pub producer_id_expiration_ms: i64,
-    /// `producer.id.expiration.check.interval.ms`.
-    pub producer_id_expiration_check_interval_ms: i64,
-    /// `log.retention.check.interval.ms`.
-    pub retention_check_interval_ms: i64,
-    /// `log.initial.task.delay.ms`: when the first look at retention comes, after the start.
-    pub initial_task_delay_ms: i64,
-    /// `log.cleaner.backoff.ms`: how often it is looked whether a log is to be compacted.
-    pub cleaner_backoff_ms: u64,
-    /// `log.cleaner.enable`.
-    pub cleaner_enable: bool,
-}
-
-impl LogSettings {
-    /// What these settings say of logs.
-    pub fn new(settings: &BrokerSettings) -> Self {
-        let millis = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
-        LogSettings {
-            producer_id_expiration_ms: millis(settings.producers.producer_id_expiration_ms),
-            producer_id_expiration_check_interval_ms: millis(
-                settings.producers.producer_id_expiration_check_interval_ms,
-            ),
-            retention_check_interval_ms: millis(settings.topics.log_retention_check_interval_ms),
-            initial_task_delay_ms: millis(settings.topics.log_initial_task_delay_ms),
-            cleaner_backoff_ms: settings.topics.log_cleaner_backoff_ms,
-            cleaner_enable: settings.topics.log_cleaner_enable,
-        }
-    }
-}
-
-/// The most that a segment of `__consumer_offsets` takes, bytes (ours): only closed segments are compacted, so that this
-/// bounds what 50 partitions hold of superseded offsets.
-const OFFSETS_SEGMENT_BYTES_MAX: u32 = 4 << 20;
-
-fn log_config(topic: &str, config: &TopicConfig, settings: LogSettings) -> LogConfig {
-    let limit = |limit: Option<u64>| limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
-    let millis = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
-    let segment_bytes = match topic {
-        CONSUMER_OFFSETS => config.segment_bytes.min(OFFSETS_SEGMENT_BYTES_MAX),
-        _ => config.segment_bytes,
-    };
-    let CleanupPolicy { delete, compact } = config.cleanup_policy;
-    LogConfig {
-        segment_bytes,
-        segment_ms: millis(config.segment_ms),
-        retention_ms: limit(config.retention_ms),
-        retention_bytes: limit(config.retention_bytes),
-        delete,
-        compact,
-        max_compaction_lag_ms: millis(config.max_compaction_lag_ms),
-        min_compaction_lag_ms: millis(config.min_compaction_lag_ms),
-        min_cleanable_dirty_ppm: (config.min_cleanable_dirty_ratio * 1e6) as u32,
-        delete_retention_ms: millis(config.delete_retention_ms),
-        producer_id_expiration_ms: settings.producer_id_expiration_ms,
-        ..LogConfig::default()
-    }
+/// What a broker finds of its logs as it starts again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// All that was appended.
+    Everything,
+    /// What lies below the high watermark that it knew.
+    Replicated,
 }
 
 /// How many logs have their retention applied in one go (ours): some milliseconds if all lose a segment.
@@ -340,19 +114,41 @@ pub struct Replicas {
     /// Partitions whose logs remember producers, and when they are looked at next, if there are any.
     with_producers: BTreeSet<PartitionKey>,
     producer_check: Option<Instant>,
+    brokers: Brokers,
+    replication: ReplicationSettings,
+    /// Partitions that this broker leads and others follow.
+    led_with_followers: BTreeSet<PartitionKey>,
+    /// Partitions that this broker follows.
+    followed: BTreeSet<PartitionKey>,
+    /// When to look next for followers that lag and for fetches that nobody answers, if there are any of the above.
+    replication_check: Option<Instant>,
+    /// What to try again, and when: fetches and proposals.
+    retries: BTreeSet<(Instant, PartitionKey)>,
+    next_fetch: u64,
+    outgoing: Vec<Outgoing>,
 }
 
 impl Replicas {
-    /// None yet. `started` is when the broker starts.
-    pub fn new(settings: LogSettings, started: Now) -> Self {
+    /// None yet, on the broker `this`. `started` is when it starts.
+    pub fn new(this: NodeId, settings: &BrokerSettings, started: Now) -> Self {
+        let logs = LogSettings::new(settings);
+        let replication = settings.replication.clone();
         Replicas {
             by_key: FxHashMap::default(),
             pinned: BTreeSet::new(),
-            settings,
-            retention: RetentionSchedule::new(settings, started.instant),
-            compaction: CompactionSchedule::new(settings, started.instant),
+            settings: logs,
+            retention: RetentionSchedule::new(logs, started.instant),
+            compaction: CompactionSchedule::new(logs, started.instant),
             with_producers: BTreeSet::new(),
             producer_check: None,
+            brokers: Brokers::new(this, Duration::from_millis(replication.replica_lag_time_max_ms)),
+            replication,
+            led_with_followers: BTreeSet::new(),
+            followed: BTreeSet::new(),
+            replication_check: None,
+            retries: BTreeSet::new(),
+            next_fetch: 0,
+            outgoing: Vec::new(),
         }
     }
 
@@ -371,30 +167,75 @@ impl Replicas {
         self.by_key.get(&key)
     }
 
+    /// The partitions, in order.
+    pub fn keys(&self) -> Vec<PartitionKey> {
+        let mut keys: Vec<PartitionKey> = self.by_key.keys().copied().collect();
+        keys.sort_unstable();
+        keys
+    }
+
     /// Takes on what the controller says of a partition. Nothing happens unless this broker is to hold it.
-    pub fn apply(&mut self, this: NodeId, topic: &Topic, index: i32) -> Moved {
+    pub fn apply(&mut self, topic: &Topic, index: i32, now: Now, pool: &mut ChunkPool) -> Moved {
         let Some(partition) = topic.partition(index) else { return Moved::default() };
         let key = PartitionKey { topic: topic.id, index };
-        if !partition.replicas.contains(&this) {
+        if !partition.replicas.contains(&self.brokers.this) {
             return Moved::default();
         }
         let settings = self.settings;
         let replica = self.by_key.entry(key).or_insert_with(|| Replica::new(topic, index, settings));
         replica.pinned = self.pinned.contains(&key);
-        replica.apply(partition, this)
+        let moved = replica.apply(partition, &self.brokers, now.instant, pool);
+        if moved.log_end {
+            self.retention.look_again(replica, now);
+            self.compaction.look_again(replica, now);
+        }
+        note(&mut self.led_with_followers, key, replica.followers.is_some());
+        note(&mut self.followed, key, replica.fetcher.is_some());
+        self.schedule_replication_check(now.instant);
+        self.send_fetch(key, now.instant);
+        moved
     }
 
-    /// Keeps a partition's high watermark where it is until it is let go again, whether this broker holds the partition
-    /// now or only later.
-    pub fn pin_high_watermark(&mut self, key: PartitionKey, pinned: bool) -> Moved {
-        if pinned {
-            self.pinned.insert(key);
-        } else {
-            self.pinned.remove(&key);
+    /// Takes on who is registered. Returns the partitions whose low watermark may have moved by it.
+    pub fn apply_brokers(&mut self, brokers: &Arc<[BrokerRegistration]>) -> Vec<PartitionKey> {
+        self.brokers.set(brokers.clone());
+        let mut changed = Vec::new();
+        for key in &self.led_with_followers {
+            let followers = self.by_key.get_mut(key).and_then(|replica| replica.followers.as_mut());
+            if followers.is_some_and(|followers| followers.note_brokers(&self.brokers)) {
+                changed.push(*key);
+            }
         }
-        let Some(replica) = self.by_key.get_mut(&key) else { return Moved::default() };
-        replica.pinned = pinned;
-        if replica.role == Role::Leader { replica.advance_high_watermark() } else { Moved::default() }
+        changed
+    }
+
+    /// What the process finds that starts again: its logs, as far as they were kept, and nothing else. It is no leader
+    /// nor follower before it hears of the controller.
+    pub fn after_restart(&mut self, settings: &BrokerSettings, kept: Kept, now: Now, pool: &mut ChunkPool) {
+        let mut old = std::mem::replace(self, Replicas::new(self.brokers.this, settings, now));
+        self.next_fetch = old.next_fetch;
+        self.pinned = std::mem::take(&mut old.pinned);
+        for key in old.keys() {
+            let Some(mut replica) = old.by_key.remove(&key) else { continue };
+            replica.forget_role();
+            if kept == Kept::Replicated {
+                replica.truncate_to(replica.high_watermark, pool);
+            }
+            self.retention.look_again(&replica, now);
+            self.compaction.look_again(&replica, now);
+            if !replica.log.producers().is_empty() {
+                self.with_producers.insert(key);
+            }
+            self.by_key.insert(key, replica);
+        }
+        if !self.with_producers.is_empty() {
+            self.schedule_producer_check(now);
+        }
+    }
+
+    /// What this broker has to say since the last call, in this order.
+    pub fn take_outgoing(&mut self) -> Vec<Outgoing> {
+        std::mem::take(&mut self.outgoing)
     }
 
     /// Takes on a topic's configs.
@@ -410,7 +251,9 @@ impl Replicas {
     }
 
     /// Takes on the broker's settings. (When the rounds over retention come is not among those that can change.)
-    pub fn apply_settings(&mut self, settings: LogSettings, now: Now) {
+    pub fn apply_settings(&mut self, settings: &BrokerSettings, now: Now) {
+        self.replication = settings.replication.clone();
+        let settings = LogSettings::new(settings);
         self.settings = settings;
         self.by_key.values_mut().for_each(|replica| {
             replica.log.set_config(log_config(&replica.topic, &replica.config, settings));
@@ -428,6 +271,8 @@ impl Replicas {
         self.compaction.forget(key);
         self.with_producers.remove(&key);
         self.pinned.remove(&key);
+        self.led_with_followers.remove(&key);
+        self.followed.remove(&key);
         replica.log.truncate_fully_and_start_at(0, pool);
         true
     }
@@ -453,14 +298,19 @@ impl Replicas {
             appended => appended,
         };
         if appended.is_ok() {
-            let replica = self.by_key.get_mut(&key)?;
-            self.retention.after_append(replica, now, pool);
-            self.compaction.after_append(replica, now);
-            if !replica.log.producers().is_empty() && self.with_producers.insert(key) {
-                self.schedule_producer_check(now);
-            }
+            self.note_growth(key, now, pool);
         }
         Some(appended)
+    }
+
+    /// Something was appended.
+    fn note_growth(&mut self, key: PartitionKey, now: Now, pool: &mut ChunkPool) {
+        let Some(replica) = self.by_key.get_mut(&key) else { return };
+        self.retention.after_append(replica, now, pool);
+        self.compaction.after_append(replica, now);
+        if !replica.log.producers().is_empty() && self.with_producers.insert(key) {
+            self.schedule_producer_check(now);
+        }
     }
 
     /// Deletes the records below `offset`. Returns the log start offset that this leaves.
@@ -485,14 +335,14 @@ impl Replicas {
 
     /// When [`Replicas::handle_timeout`] must be called next.
     pub fn next_timeout(&self) -> Option<Instant> {
-        [self.retention.next_timeout(), self.compaction.next_timeout(), self.producer_check]
-            .into_iter()
-            .flatten()
-            .min()
+        let retry = self.retries.first().map(|(due, _)| *due);
+        let logs = [self.retention.next_timeout(), self.compaction.next_timeout(), self.producer_check];
+        logs.into_iter().chain([self.replication_check, retry]).flatten().min()
     }
 
-    /// Applies retention and compaction where they are due, and forgets idle producers. Returns the partitions whose log
-    /// start moved. It does so much at once as others can wait for; [`Replicas::next_timeout`] says when to go on.
+    /// Applies retention and compaction where they are due, forgets idle producers, looks for replicas that lag, and tries
+    /// again what has failed. Returns the partitions whose log start moved. It does so much at once as others can wait
+    /// for; [`Replicas::next_timeout`] says when to go on.
     pub fn handle_timeout(&mut self, now: Now, pool: &mut ChunkPool) -> Vec<PartitionKey> {
         if self.producer_check.take_if(|due| *due <= now.instant).is_some() {
             self.expire_producers(now);
@@ -506,7 +356,31 @@ impl Replicas {
             }
         }
         self.compaction.step(&mut self.by_key, now, pool);
+        self.handle_replication_timeout(now.instant);
         moved
+    }
+
+    fn handle_replication_timeout(&mut self, now: Instant) {
+        while let Some(&(_, key)) = self.retries.first().filter(|(due, _)| *due <= now) {
+            self.retries.pop_first();
+            self.fetch_again(key, now);
+            self.propose_again(key, now);
+        }
+        if self.replication_check.take_if(|due| *due <= now).is_some() {
+            self.check_in_sync(now);
+            self.check_fetches(now);
+            self.schedule_replication_check(now);
+        }
+    }
+
+    /// Kafka looks for replicas that lag twice in the time that they may.
+    fn schedule_replication_check(&mut self, now: Instant) {
+        if self.led_with_followers.is_empty() && self.followed.is_empty() {
+            self.replication_check = None;
+        } else if self.replication_check.is_none() {
+            let half = self.brokers.lag_time_max / 2;
+            self.replication_check = Some(now + half.max(Duration::from_millis(1)));
+        }
     }
 
     /// Forgets producers that have been idle for `producer.id.expiration.ms`. (Kafka's round of
@@ -547,3 +421,15 @@ impl Replicas {
         (0..partitions as i32).filter_map(move |index| self.by_key.get(&PartitionKey { topic, index }))
     }
 }
+
+/// Keeps a set in step with what holds for one of its possible members.
+fn note(set: &mut BTreeSet<PartitionKey>, key: PartitionKey, holds: bool) {
+    if holds {
+        set.insert(key);
+    } else {
+        set.remove(&key);
+    }
+}
+
+#[cfg(test)]
+mod tests;
