@@ -1,5 +1,7 @@
 //! What a broker does when it hears of one of the controller's decisions.
 
+use rustc_hash::FxHashSet;
+
 use super::context::{Broker, Parts};
 use super::waits::Key;
 use crate::base::PartitionKey;
@@ -20,11 +22,30 @@ pub(super) fn apply(parts: &mut Parts<'_>, change: &Change) {
         }
         Change::TopicConfig(topic) => parts.broker.replicas.apply_config(topic, parts.now),
         Change::Brokers(brokers) => {
+            parts.broker.membership.note_brokers(brokers, parts.now.instant);
             for key in parts.broker.replicas.apply_brokers(brokers) {
                 parts.broker.wake(Key::LowWatermark(key));
             }
         }
         Change::Settings(settings) => parts.broker.replicas.apply_settings(settings, parts.now),
+    }
+}
+
+/// Drops what this broker holds of partitions that don't occur in `changes`, which are all that there is: they were
+/// deleted or moved while it was down.
+pub(super) fn drop_strays(parts: &mut Parts<'_>, changes: &[Change]) {
+    let known: FxHashSet<PartitionKey> = changes.iter().filter_map(partition_of).collect();
+    for key in parts.broker.replicas.keys() {
+        if !known.contains(&key) {
+            parts.broker.replicas.remove(key, parts.pool);
+        }
+    }
+}
+
+fn partition_of(change: &Change) -> Option<PartitionKey> {
+    match change {
+        Change::Partition { topic, index } => Some(PartitionKey { topic: topic.id, index: *index }),
+        _ => None,
     }
 }
 

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::Response;
 use super::fetch::FetchSessions;
+use super::membership::Membership;
 use super::peers::Outgoing;
 use super::waits::{Key, Wait};
 use crate::base::{ConnectionId, Instant, NodeId, Now, PartitionKey};
@@ -62,6 +63,7 @@ pub struct Broker {
     pub(crate) coordinators: Coordinators,
     /// Keys of what has changed since the purgatory was last woken.
     pub(crate) woken: Vec<Key>,
+    pub(crate) membership: Membership,
     /// What is to be sent to others once the present call is done.
     pub(crate) outbox: Vec<Outgoing>,
     /// When a full log memory was last logged.
@@ -77,12 +79,14 @@ impl Broker {
         replicas: Replicas,
         fetch_sessions: FetchSessions,
         coordinators: Coordinators,
+        membership: Membership,
     ) -> Self {
         Broker {
             id,
             replicas,
             fetch_sessions,
             coordinators,
+            membership,
             woken: Vec::new(),
             outbox: Vec::new(),
             memory_logged: None,

@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use super::context::{Broker, Parts};
+use super::follower_fetch;
 use super::waits::{Key, Wait};
-use crate::base::{ConnectionId, NodeId};
-use crate::controller::Change;
+use crate::base::{ConnectionId, ErrorCode, NodeId};
+use crate::controller::{AlterPartition, Change, Heartbeat, HeartbeatReply, Partition, Registration};
 use crate::purgatory::Purgatory;
+use crate::replica::{FollowerFetch, FollowerFetched};
 
 /// One end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,14 +36,42 @@ pub(crate) enum PeerMessage {
     Changes { last: u64, changes: Arc<[Change]> },
     /// To the controller: all changes up to this one are applied.
     Applied { last: u64 },
+    /// To the controller: a broker has started.
+    Register(Registration),
+    /// From the controller: the epoch of the registration, and all that there is to know, up to the change with this
+    /// number.
+    Registered { epoch: i64, last: u64, changes: Arc<[Change]> },
+    /// To the controller: a broker lives.
+    Heartbeat(Heartbeat),
+    /// From the controller: how it sees the broker.
+    HeartbeatAnswered(Result<HeartbeatReply, ErrorCode>),
+    /// To the controller: a leader proposes another ISR.
+    AlterPartition(Box<AlterPartition>),
+    /// From the controller: what became of the proposal.
+    PartitionAltered(Box<AlterPartition>, Result<Partition, ErrorCode>),
+    /// To a leader: a follower wants records, and says what it has.
+    FollowerFetch(Box<FollowerFetch>),
+    /// To a follower: what it asked for.
+    FollowerFetched(Box<FollowerFetched>),
 }
 
 impl PeerMessage {
-    /// What whoever sent this gets back if nobody is there to receive it, as when a connection is refused or breaks;
-    /// none if nobody waits for an answer.
-    pub(crate) fn undelivered(&self) -> Option<PeerMessage> {
+    /// What whoever sent this to `to` gets back if nobody is there to receive it, as when a connection is refused or
+    /// breaks; none if nobody waits for an answer.
+    pub(crate) fn undelivered(&self, to: NodeId) -> Option<PeerMessage> {
         match self {
-            PeerMessage::Changes { .. } | PeerMessage::Applied { .. } => None,
+            PeerMessage::FollowerFetch(fetch) => {
+                Some(PeerMessage::FollowerFetched(Box::new(fetch.undelivered(to))))
+            }
+            PeerMessage::Changes { .. }
+            | PeerMessage::Applied { .. }
+            | PeerMessage::Register(_)
+            | PeerMessage::Registered { .. }
+            | PeerMessage::Heartbeat(_)
+            | PeerMessage::HeartbeatAnswered(_)
+            | PeerMessage::AlterPartition(_)
+            | PeerMessage::PartitionAltered(..)
+            | PeerMessage::FollowerFetched(_) => None,
         }
     }
 }
@@ -62,26 +92,63 @@ impl Broker {
     }
 
     /// Answers what `peer` has asked.
-    #[expect(dead_code, reason = "for what brokers ask each other, which comes next")]
     pub(crate) fn answer(&mut self, peer: Peer, message: PeerMessage) {
         self.outbox.push(Outgoing { to: peer.party, incarnation: Some(peer.incarnation), message });
+    }
+
+    /// Takes up what the replicas have to say.
+    pub(crate) fn take_up_replication(&mut self) {
+        for outgoing in self.replicas.take_outgoing() {
+            match outgoing {
+                crate::replica::Outgoing::Fetch { to, fetch } => {
+                    self.send(Party::Broker(to), PeerMessage::FollowerFetch(Box::new(fetch)));
+                }
+                crate::replica::Outgoing::AlterPartition(proposal) => {
+                    self.send(Party::Controller, PeerMessage::AlterPartition(Box::new(proposal)));
+                }
+            }
+        }
     }
 }
 
 /// A message has arrived at a broker. What can't be answered yet is parked in its purgatory.
 pub(crate) fn handle(
     parts: &mut Parts<'_>,
-    _purgatory: &mut Purgatory<Key, Wait, ConnectionId>,
-    _from: Peer,
+    purgatory: &mut Purgatory<Key, Wait, ConnectionId>,
+    from: Peer,
     message: PeerMessage,
 ) {
     match message {
         PeerMessage::Changes { last, changes } => {
-            for change in changes.iter() {
-                super::changes::apply(parts, change);
-            }
+            apply_all(parts, &changes);
             parts.broker.send(Party::Controller, PeerMessage::Applied { last });
         }
-        PeerMessage::Applied { .. } => {}
+        PeerMessage::Registered { epoch, last, changes } => {
+            super::changes::drop_strays(parts, &changes);
+            apply_all(parts, &changes);
+            parts.broker.send(Party::Controller, PeerMessage::Applied { last });
+            parts.registered(epoch);
+        }
+        PeerMessage::HeartbeatAnswered(answer) => parts.heartbeat_answered(answer),
+        PeerMessage::PartitionAltered(proposal, answer) => {
+            let key = proposal.key;
+            let moved = parts.broker.replicas.isr_answered(&proposal, answer, parts.now);
+            parts.broker.wake_moved(key, moved);
+        }
+        PeerMessage::FollowerFetch(fetch) => follower_fetch::handle(parts, purgatory, from, fetch),
+        PeerMessage::FollowerFetched(fetched) => {
+            let key = fetched.key;
+            let moved = parts.broker.replicas.apply_fetched(*fetched, parts.now, parts.pool);
+            parts.broker.wake_moved(key, moved);
+        }
+        // The controller's; it is not asked here.
+        PeerMessage::Applied { .. }
+        | PeerMessage::Register(_)
+        | PeerMessage::Heartbeat(_)
+        | PeerMessage::AlterPartition(_) => {}
     }
+}
+
+fn apply_all(parts: &mut Parts<'_>, changes: &[Change]) {
+    changes.iter().for_each(|change| super::changes::apply(parts, change));
 }

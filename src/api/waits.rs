@@ -3,13 +3,14 @@
 use super::context::{Caller, Parts, Reply};
 use super::delete_records::DeleteRecordsWait;
 use super::fetch::FetchWait;
+use super::follower_fetch::FollowerFetchWait;
 use super::group_waits::GroupWait;
 use super::held::HeldWait;
 use super::peers::{Peer, PeerMessage};
 use super::produce::ProduceWait;
 use super::topic_changes::MetadataWait;
 use super::{AnyResponse, Request, Response};
-use crate::base::{ConnectionId, PartitionKey};
+use crate::base::{ConnectionId, NodeId, PartitionKey};
 use crate::coordinator::groups::TimerKind;
 use crate::coordinator::{Ticket, TimerKey};
 use crate::faults::HoldId;
@@ -47,6 +48,7 @@ pub enum Kind {
     Rebalance,
     Heartbeat,
     Held,
+    FollowerFetch,
 }
 
 impl WaitKind for Kind {
@@ -61,6 +63,7 @@ impl WaitKind for Kind {
         Kind::Rebalance,
         Kind::Heartbeat,
         Kind::Held,
+        Kind::FollowerFetch,
     ];
 
     fn index(self) -> usize {
@@ -69,7 +72,8 @@ impl WaitKind for Kind {
 
     fn delayed_operation(self) -> &'static str {
         match self {
-            Kind::Fetch => "Fetch",
+            // Kafka counts what followers and consumers wait for in one purgatory, and their expiry apart.
+            Kind::Fetch | Kind::FollowerFetch => "Fetch",
             Kind::Produce => "Produce",
             Kind::DeleteRecords => "DeleteRecords",
             Kind::Topic => "topic",
@@ -100,6 +104,7 @@ pub(crate) enum Operation {
     Group(Box<GroupWait>),
     Timer(Box<TimerKey>),
     Held(Box<HeldWait>),
+    FollowerFetch(FollowerFetchWait),
 }
 
 /// What comes of a wait that has ended.
@@ -126,6 +131,12 @@ impl Wait {
         Wait { caller, operation: Operation::Timer(Box::new(key)) }
     }
 
+    /// A follower's fetch, for which another broker waits.
+    pub(crate) fn of_follower(wait: FollowerFetchWait) -> Self {
+        let caller = Caller { connection: NOBODY, correlation_id: 0, version: 0, client_id: None };
+        Wait { caller, operation: Operation::FollowerFetch(wait) }
+    }
+
     /// The client is gone, and the wait has been taken out.
     pub(crate) fn abandon(&self, parts: &mut Parts<'_>) {
         if let Operation::Group(wait) = &self.operation {
@@ -133,9 +144,12 @@ impl Wait {
         }
     }
 
-    /// If another broker waits for this, what it gets when the broker that it asked is gone.
-    pub(crate) fn undelivered(&self) -> Option<(Peer, PeerMessage)> {
-        None
+    /// If another broker waits for this, what it gets when the broker that it asked, `asked`, is gone.
+    pub(crate) fn undelivered(&self, asked: NodeId) -> Option<(Peer, PeerMessage)> {
+        match &self.operation {
+            Operation::FollowerFetch(wait) => Some(wait.undelivered(asked)),
+            _ => None,
+        }
     }
 
     /// Who waits.
@@ -172,6 +186,7 @@ impl Waiting for Wait {
                 TimerKey::Group(_, TimerKind::Join | TimerKind::Sync) => Kind::Rebalance,
             },
             Operation::Held(_) => Kind::Held,
+            Operation::FollowerFetch(_) => Kind::FollowerFetch,
         }
     }
 }
@@ -186,6 +201,7 @@ impl purgatory::Wait<Parts<'_>> for Wait {
             Operation::DeleteRecords(wait) => wait.try_complete(parts).map(AnyResponse::DeleteRecords),
             Operation::Metadata(wait) => wait.try_complete(parts),
             Operation::Group(wait) => wait.try_complete(parts),
+            Operation::FollowerFetch(wait) => return wait.try_complete(parts).then_some(Ending::Nothing),
             Operation::Timer(_) | Operation::Held(_) => None,
         }?;
         Some(answer(&self.caller, response))
@@ -205,6 +221,10 @@ impl purgatory::Wait<Parts<'_>> for Wait {
                 return Ending::Nothing;
             }
             Operation::Held(wait) => return wait.let_go(caller),
+            Operation::FollowerFetch(wait) => {
+                wait.expire(parts);
+                return Ending::Nothing;
+            }
         };
         answer(&caller, response)
     }
@@ -227,6 +247,7 @@ impl purgatory::Wait<Parts<'_>> for Wait {
                 },
             },
             Operation::Held(wait) => wait.describe(),
+            Operation::FollowerFetch(wait) => wait.describe(parts),
         }
     }
 }

@@ -4,12 +4,25 @@ use super::{BrokerState, Link, Party};
 use crate::base::{ConnectionId, NodeId};
 use crate::controller::{ControllerError, NewTopic};
 use crate::faults::{HoldError, HoldId, HoldRule};
+use crate::replica::Kept;
 
 /// What the process or its user may ask of a cluster.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// Make a topic.
     CreateTopic(NewTopic),
+    /// Stop a broker as its users do (controlled shutdown): its leaderships move to others, and then its connections and
+    /// listeners are closed. With links that take no time it is down when the command is done; otherwise as soon as the
+    /// controller has let it go.
+    StopBroker(NodeId),
+    /// Start a broker that is down, with the logs that it had.
+    StartBroker {
+        /// Which.
+        broker: NodeId,
+        /// What is left of its logs: the tail that its high watermarks did not cover is lost where a machine loses power
+        /// before the page cache is written.
+        kept: Kept,
+    },
     /// End a broker without a goodbye, as `kill -9` does: its connections break, and the controller fences it once its
     /// heartbeats have been missing for `broker.session.timeout.ms`.
     KillBroker(NodeId),

@@ -1,10 +1,11 @@
 //! Brokers that stop, die, freeze and come back.
 
+use super::Kept;
 use super::command::CommandError;
 use super::links::Envelope;
 use super::node::{BrokerState, Event, Life, Node};
 use super::{Cluster, Output, Party};
-use crate::api::{Key, Peer, PeerMessage};
+use crate::api::{Peer, PeerMessage};
 use crate::base::{ConnectionId, NodeId, Now};
 
 impl Cluster {
@@ -13,6 +14,27 @@ impl Cluster {
         let mut brokers: Vec<_> = self.nodes.iter().map(|node| (node.id(), node.state())).collect();
         brokers.sort_by_key(|(id, _)| *id);
         brokers
+    }
+
+    /// Stops a broker as its users do: it leaves once others have taken over what it leads.
+    pub(super) fn stop(&mut self, now: Now, id: NodeId) -> Result<(), CommandError> {
+        let at = self.find(id)?;
+        self.check_state(at, "running", |state| state == BrokerState::Running)?;
+        let (_, mut parts, ..) = self.lend(at, now);
+        parts.leave();
+        Ok(())
+    }
+
+    /// Starts a broker that is down: with its logs, and nothing else of what it knew.
+    pub(super) fn start(&mut self, now: Now, id: NodeId, kept: Kept) -> Result<(), CommandError> {
+        let at = self.find(id)?;
+        self.check_state(at, "down", |state| state == BrokerState::Down)?;
+        let settings = self.controller.settings().clone();
+        let registration = self.nodes[at].start(kept, &settings, &self.entropy, now, &mut self.pool);
+        let (_, mut parts, ..) = self.lend(at, now);
+        parts.register(registration);
+        self.replies.push(Output::BrokerUp(id));
+        Ok(())
     }
 
     /// Ends a broker's process, as it were, at once.
@@ -27,7 +49,7 @@ impl Cluster {
         let at = self.find(id)?;
         self.check_state(at, "running", |state| state == BrokerState::Running)?;
         self.nodes[at].life = Life::Frozen(Default::default());
-        self.controller.excuse(id);
+        self.controller.excuse(id, true);
         self.tell_applied();
         Ok(())
     }
@@ -38,6 +60,7 @@ impl Cluster {
         let Life::Frozen(events) = std::mem::replace(&mut self.nodes[at].life, Life::Running) else {
             return Ok(());
         };
+        self.controller.excuse(id, false);
         for event in events {
             match event {
                 Event::Request(connection, prepared) => self.handle_request(now, connection, prepared),
@@ -58,12 +81,12 @@ impl Cluster {
             _ => Default::default(),
         };
         let from = Peer { party: Party::Broker(id), incarnation: node.incarnation };
-        let asked = node.purgatory.iter().filter_map(|parked| parked.wait.undelivered());
+        let asked = node.purgatory.iter().filter_map(|parked| parked.wait.undelivered(id));
         let mut answers: Vec<(Peer, PeerMessage)> = asked.collect();
         node.lose_what_waits();
         for event in events {
             if let Event::Message(envelope) = event
-                && let Some(answer) = envelope.message.undelivered()
+                && let Some(answer) = envelope.message.undelivered(id)
             {
                 answers.push((envelope.from, answer));
             }
@@ -82,13 +105,8 @@ impl Cluster {
             self.replies.forget(connection);
             self.replies.push(Output::Close { connection, reason: "its broker is down" });
         }
-        self.controller.excuse(id);
+        self.controller.excuse(id, true);
         self.tell_applied();
-    }
-
-    /// Tries those who wait for changes to be applied everywhere, since somebody need not apply them any more.
-    fn tell_applied(&mut self) {
-        self.nodes.iter_mut().for_each(|node| node.broker.wake(Key::MetadataApplied));
     }
 
     pub(super) fn find(&self, id: NodeId) -> Result<usize, CommandError> {

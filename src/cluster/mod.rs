@@ -10,6 +10,7 @@
 //! has changed are tried. A wait is never completed from inside another's handler.
 
 mod command;
+mod delivery;
 mod lifecycle;
 mod links;
 mod node;
@@ -23,24 +24,22 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use crate::api::{
-    self, Answer, Broker, Caller, Connection, Context, Key, NOBODY, Outgoing, Parts, Peer, PeerMessage,
-    Prepared,
-};
+use crate::api::{self, Answer, Broker, Caller, Connection, Context, Key, NOBODY, Parts, Peer, Prepared};
 use crate::base::entropy::Entropy;
 use crate::base::{ConnectionId, Instant, NodeId, Now};
 use crate::controller::configs::{BrokerConfigs, ConfigError, Resource};
-use crate::controller::{BrokerRegistration, Change, Controller, ListenerEndpoint};
+use crate::controller::{BrokerRegistration, Controller, ListenerEndpoint};
 use crate::coordinator::{Storage, TimerChange, TimerKey};
 use crate::faults::{FaultLimits, Faults, HoldId};
 use crate::log::ChunkPool;
 use crate::purgatory::{Description, Purgatory, WaitId, WaitKind, Waiter};
-use links::{Envelope, Links};
+use links::Links;
 use node::{Event, Life, Node};
 use replies::Replies;
 
 pub use crate::api::{Kind, Party, Reply};
 pub use crate::purgatory::Metrics;
+pub use crate::replica::Kept;
 pub use command::{Command, CommandError, Done};
 pub use links::Link;
 pub use node::BrokerState;
@@ -151,6 +150,8 @@ pub struct Cluster {
     waits: FxHashMap<ConnectionId, WaitId>,
     replies: Replies,
     faults: Faults,
+    /// What brokers that start again draw from.
+    entropy: Entropy,
     panic_at: Option<ConnectionId>,
 }
 
@@ -174,7 +175,11 @@ impl Cluster {
         });
         let controller = Controller::new(config.configs, registrations.collect(), &entropy, now.instant)?;
         let settings = controller.settings().clone();
-        let nodes = config.nodes.iter().map(|node| Node::new(node, &settings, &entropy, now)).collect();
+        let node = |config: &NodeConfig| {
+            let epoch = controller.broker(config.id).map(|broker| broker.epoch);
+            Node::new(config, &settings, &entropy, epoch, controller.brokers(), now)
+        };
+        let nodes = config.nodes.iter().map(node).collect();
         Ok(Cluster {
             nodes,
             controller,
@@ -184,6 +189,7 @@ impl Cluster {
             waits: FxHashMap::default(),
             replies: Replies::default(),
             faults: Faults::new(config.fault_limits),
+            entropy,
             panic_at: None,
         })
     }
@@ -281,7 +287,9 @@ impl Cluster {
             Command::CreateTopic(topic) => {
                 self.controller.create_topic(topic, false)?;
             }
+            Command::StopBroker(id) => self.stop(now, id)?,
             Command::KillBroker(id) => self.kill(now, id)?,
+            Command::StartBroker { broker, kept } => self.start(now, broker, kept)?,
             Command::FreezeBroker(id) => self.freeze(id)?,
             Command::ThawBroker(id) => self.thaw(now, id)?,
             Command::SetLink { from, to, link } => {
@@ -309,6 +317,7 @@ impl Cluster {
     /// The time that [`Cluster::poll_timeout`] named has come (or has not quite: early calls do nothing). Does so much at
     /// once as others can wait for: where more is due, [`Cluster::poll_timeout`] says so, and others may have their turn.
     pub fn handle_timeout(&mut self, now: Now) {
+        self.controller.handle_timeout(now.instant);
         for at in 0..self.nodes.len() {
             if !self.nodes[at].runs() {
                 continue;
@@ -321,6 +330,7 @@ impl Cluster {
             for key in parts.broker.replicas.handle_timeout(now, parts.pool) {
                 parts.broker.wake(Key::LowWatermark(key));
             }
+            parts.heartbeat_if_due();
             let Parts { broker: Broker { replicas, coordinators, .. }, controller, pool, .. } = parts;
             let is_topic = |name: &str| controller.topics().by_name(name).is_some();
             coordinators.clean_up(&mut Storage { now, replicas, pool }, is_topic);
@@ -331,7 +341,7 @@ impl Cluster {
     /// When [`Cluster::handle_timeout`] must be called next; none if nothing has a deadline.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let of_nodes = self.nodes.iter().filter_map(Node::next_deadline).min();
-        [of_nodes, self.links.next_arrival()].into_iter().flatten().min()
+        [of_nodes, self.links.next_arrival(), self.controller.next_timeout()].into_iter().flatten().min()
     }
 
     /// The next thing to come out.
@@ -367,8 +377,10 @@ impl Cluster {
             self.send_changes(now);
             let mut busy = false;
             for at in 0..self.nodes.len() {
-                busy |= self.wake(at, now);
-                self.send_outgoing(at, now);
+                if self.nodes[at].runs() {
+                    busy |= self.wake(at, now);
+                    self.send_outgoing(at, now);
+                }
             }
             while let Some(envelope) = self.links.receive(now.instant) {
                 busy = true;
@@ -378,31 +390,6 @@ impl Cluster {
             if !busy {
                 return;
             }
-        }
-    }
-
-    /// Sends what the controller has decided to every broker that is there.
-    fn send_changes(&mut self, now: Now) {
-        let mut changes = self.controller.take_changes().peekable();
-        if changes.peek().is_none() {
-            return;
-        }
-        let changes: Vec<(u64, Change)> = changes.collect();
-        let last = changes.last().map_or(0, |(number, _)| *number);
-        let changes: Arc<[Change]> = changes.into_iter().map(|(_, change)| change).collect();
-        for node in self.nodes.iter().filter(|node| node.state() != BrokerState::Down) {
-            let message = PeerMessage::Changes { last, changes: changes.clone() };
-            let (to, incarnation) = (Party::Broker(node.id()), Some(node.incarnation));
-            self.links.send(now.instant, Envelope { from: CONTROLLER, to, incarnation, message });
-        }
-    }
-
-    /// Sends what a broker wants sent.
-    fn send_outgoing(&mut self, at: usize, now: Now) {
-        let node = &mut self.nodes[at];
-        let from = Peer { party: Party::Broker(node.id()), incarnation: node.incarnation };
-        for Outgoing { to, incarnation, message } in node.broker.outbox.drain(..) {
-            self.links.send(now.instant, Envelope { from, to, incarnation, message });
         }
     }
 
@@ -429,49 +416,6 @@ impl Cluster {
             parts.broker.woken = woken;
         }
         busy
-    }
-
-    fn deliver(&mut self, now: Now, envelope: Envelope) {
-        let Party::Broker(id) = envelope.to else {
-            self.deliver_to_controller(envelope.from, envelope.message);
-            return;
-        };
-        let at = self.nodes.iter().position(|node| node.id() == id);
-        let is_meant = |at: &usize| {
-            let node = &self.nodes[*at];
-            let is_down = node.state() == BrokerState::Down;
-            !is_down && envelope.incarnation.is_none_or(|incarnation| incarnation == node.incarnation)
-        };
-        let Some(at) = at.filter(is_meant) else {
-            self.bounce(now, &envelope);
-            return;
-        };
-        if let Life::Frozen(events) = &mut self.nodes[at].life {
-            events.push_back(Event::Message(envelope));
-            return;
-        }
-        let (purgatory, mut parts, ..) = self.lend(at, now);
-        api::handle_message(&mut parts, purgatory, envelope.from, envelope.message);
-    }
-
-    /// Tells the sender that nobody was there to receive a message, if it waits for an answer.
-    fn bounce(&mut self, now: Now, envelope: &Envelope) {
-        let Some(message) = envelope.message.undelivered() else { return };
-        let Peer { party, incarnation } = envelope.from;
-        let from = Peer { party: envelope.to, incarnation: 0 };
-        let answer = Envelope { from, to: party, incarnation: Some(incarnation), message };
-        self.links.send(now.instant, answer);
-    }
-
-    fn deliver_to_controller(&mut self, from: Peer, message: PeerMessage) {
-        let Party::Broker(from) = from.party else { return };
-        match message {
-            PeerMessage::Applied { last } => {
-                self.controller.acknowledge(from, last);
-                self.nodes.iter_mut().for_each(|node| node.broker.wake(Key::MetadataApplied));
-            }
-            PeerMessage::Changes { .. } => {}
-        }
     }
 
     fn release_all(&mut self, now: Now) {

@@ -2,17 +2,20 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use super::NodeConfig;
-use crate::api::{Broker, FetchSessions, Key, Prepared, Wait};
+use crate::api::{Broker, FetchSessions, Key, Membership, Prepared, Wait};
 use crate::base::entropy::Entropy;
 use crate::base::{ConnectionId, Instant, NodeId, Now};
 use crate::controller::configs::BrokerSettings;
+use crate::controller::{BrokerRegistration, Registration};
 use crate::coordinator::{CoordinatorSettings, Coordinators, TimerKey};
+use crate::log::ChunkPool;
 use crate::purgatory::{Purgatory, WaitId};
-use crate::replica::Replicas;
+use crate::replica::{Kept, Replicas};
 
 use super::links::Envelope;
 
@@ -24,9 +27,13 @@ pub(super) struct Node {
     pub(super) purgatory: Purgatory<Key, Wait, ConnectionId>,
     /// The waits that stand for the coordinators' timers.
     pub(super) timers: FxHashMap<TimerKey, WaitId>,
+    /// What it tells the controller when it starts.
+    config: NodeConfig,
     pub(super) life: Life,
     /// How often it was started before.
     pub(super) incarnation: u32,
+    /// Whether its last run ended in a shutdown that the controller knew of.
+    was_shut_down_cleanly: bool,
 }
 
 /// Whether a broker runs.
@@ -70,16 +77,29 @@ impl fmt::Display for BrokerState {
 }
 
 impl Node {
-    /// A broker that runs and knows nothing yet.
-    pub(super) fn new(config: &NodeConfig, settings: &BrokerSettings, entropy: &Entropy, now: Now) -> Self {
+    /// A broker that runs, and knows nothing yet but who else there is. With an `epoch` it is registered already.
+    pub(super) fn new(
+        config: &NodeConfig,
+        settings: &BrokerSettings,
+        entropy: &Entropy,
+        epoch: Option<i64>,
+        brokers: &Arc<[BrokerRegistration]>,
+        now: Now,
+    ) -> Self {
         let id = config.id;
-        let replicas = Replicas::new(id, settings, now);
+        let mut replicas = Replicas::new(id, settings, now);
+        // Nothing is led yet whose low watermark could move.
+        let _ = replicas.apply_brokers(brokers);
+        let mut broker = broker(id, 0, replicas, settings, entropy, epoch);
+        broker.membership.note_brokers(brokers, now.instant);
         Node {
-            broker: broker(id, 0, replicas, settings, entropy),
+            broker,
+            config: config.clone(),
             purgatory: Purgatory::new(),
             timers: FxHashMap::default(),
             life: Life::Running,
             incarnation: 0,
+            was_shut_down_cleanly: true,
         }
     }
 
@@ -104,14 +124,39 @@ impl Node {
         if !self.runs() {
             return None;
         }
-        let Broker { replicas, coordinators, .. } = &self.broker;
-        let deadlines =
-            [self.purgatory.next_deadline(), replicas.next_timeout(), coordinators.next_timeout()];
+        let Broker { replicas, coordinators, membership, .. } = &self.broker;
+        let deadlines = [
+            self.purgatory.next_deadline(),
+            replicas.next_timeout(),
+            coordinators.next_timeout(),
+            membership.next_timeout(),
+        ];
         deadlines.into_iter().flatten().min()
+    }
+
+    /// Starts its process again, with its logs and nothing else of what it knew; returns what it tells the controller.
+    pub(super) fn start(
+        &mut self,
+        kept: Kept,
+        settings: &BrokerSettings,
+        entropy: &Entropy,
+        now: Now,
+        pool: &mut ChunkPool,
+    ) -> Registration {
+        self.incarnation += 1;
+        self.life = Life::Running;
+        let id = self.id();
+        let mut replicas = std::mem::replace(&mut self.broker.replicas, Replicas::new(id, settings, now));
+        replicas.after_restart(settings, kept, now, pool);
+        self.broker = broker(id, self.incarnation, replicas, settings, entropy, None);
+        let NodeConfig { id, rack, endpoints } = self.config.clone();
+        let was_shut_down_cleanly = self.was_shut_down_cleanly && kept == Kept::Everything;
+        Registration { id, rack, endpoints, was_shut_down_cleanly }
     }
 
     /// Its process is gone: whatever waited on it is forgotten, and its coordinators' timers with it.
     pub(super) fn lose_what_waits(&mut self) {
+        self.was_shut_down_cleanly = self.broker.membership.may_go();
         self.purgatory = Purgatory::new();
         self.timers.clear();
         self.broker.woken.clear();
@@ -126,6 +171,7 @@ fn broker(
     replicas: Replicas,
     settings: &BrokerSettings,
     entropy: &Entropy,
+    epoch: Option<i64>,
 ) -> Broker {
     let stream = |of: &str| match incarnation {
         0 => entropy.stream(&format!("{of} of broker {}", id.0)),
@@ -137,5 +183,6 @@ fn broker(
         replicas,
         FetchSessions::new(slots, stream("fetch sessions")),
         Coordinators::new(CoordinatorSettings::new(settings), stream("member ids")),
+        Membership::new(epoch, settings.replication.broker_heartbeat_interval_ms),
     )
 }

@@ -204,9 +204,9 @@ impl Controller {
         self.brokers.acknowledge(broker, change);
     }
 
-    /// Nobody waits any more for this broker to apply changes, since it doesn't run.
-    pub fn excuse(&mut self, broker: NodeId) {
-        self.acknowledge(broker, u64::MAX);
+    /// Nobody waits for this broker to apply changes while it is excused, since it doesn't run.
+    pub fn excuse(&mut self, broker: NodeId, excused: bool) {
+        self.brokers.excuse(broker, excused);
     }
 
     /// The last change that every living broker has applied.

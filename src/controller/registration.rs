@@ -95,6 +95,8 @@ pub struct HeartbeatReply {
 pub(super) struct Session {
     /// How many changes the broker has applied.
     applied: u64,
+    /// Whether nobody waits for it to apply changes.
+    excused: bool,
     /// The change that tells of its registration.
     registered_by: u64,
     /// The last change of its controlled shutdown, while that goes on.
@@ -145,12 +147,18 @@ impl Brokers {
         }
     }
 
-    /// The last change that every unfenced broker has applied.
+    pub(super) fn excuse(&mut self, id: NodeId, excused: bool) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.excused = excused;
+        }
+    }
+
+    /// The last change that every unfenced broker has applied; of those, that is, from which it is expected.
     pub(super) fn applied_everywhere(&self) -> u64 {
         let unfenced = self.registrations.iter().filter(|broker| !broker.fenced);
-        let applied =
-            unfenced.filter_map(|broker| self.sessions.get(&broker.id)).map(|session| session.applied);
-        applied.min().unwrap_or(0)
+        let sessions = unfenced.filter_map(|broker| self.sessions.get(&broker.id));
+        let expected = sessions.filter(|session| !session.excused);
+        expected.map(|session| session.applied).min().unwrap_or(u64::MAX)
     }
 
     /// The first deadline of all sessions.

@@ -13,6 +13,7 @@ mod idempotence;
 mod lifecycle;
 mod offsets;
 mod producing;
+mod replication;
 mod stalls;
 mod topics;
 mod whole;
@@ -31,6 +32,8 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, Str
 
 use super::*;
 use crate::api::{Endpoint, PrepareLimits, Preparer, encode};
+use crate::base::PartitionKey;
+use crate::controller::{NewTopic, Partition};
 use crate::wire::batch::{BatchView, Codec};
 use crate::wire::records::{BatchBuilder, BatchHeader, RecordIter};
 
@@ -188,6 +191,34 @@ impl World {
     {
         self.send(id, version, request);
         self.received::<R>(id, version).expect("the answer comes at once")
+    }
+
+    /// A topic of one partition, on these brokers.
+    pub(super) fn create_replicated(&mut self, name: &str, replicas: &[i32], configs: &[(&str, &str)]) {
+        let new = NewTopic {
+            name: name.to_owned(),
+            partitions: -1,
+            replication_factor: -1,
+            assignments: vec![(0, replicas.iter().copied().map(NodeId).collect())],
+            configs: configs
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), Some((*value).to_owned())))
+                .collect(),
+        };
+        self.command(Command::CreateTopic(new)).unwrap();
+    }
+
+    /// The first partition of a topic, as the controller knows it.
+    pub(super) fn partition(&self, name: &str) -> Partition {
+        self.cluster.controller().topics().by_name(name).unwrap().partition(0).unwrap().clone()
+    }
+
+    /// Where the log of a topic's first partition ends on a broker, and its high watermark.
+    pub(super) fn offsets(&self, name: &str, broker: i32) -> (i64, i64) {
+        let topic = self.cluster.controller().topics().by_name(name).unwrap().id;
+        let node = self.cluster.nodes.iter().find(|node| node.id() == NodeId(broker)).unwrap();
+        let replica = node.broker.replicas.replica(PartitionKey { topic, index: 0 }).unwrap();
+        (replica.log().log_end_offset(), replica.high_watermark())
     }
 
     pub(super) fn create_topic(&mut self, name: &'static str, partitions: i32, configs: &[(&str, &str)]) {
