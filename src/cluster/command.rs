@@ -1,6 +1,6 @@
 //! What the process or its user may ask of a cluster.
 
-use super::{BrokerState, Link, Party};
+use super::{BrokerState, Link, MAX_BROKERS, NodeConfig, Party};
 use crate::base::{ConnectionId, NodeId};
 use crate::controller::{ControllerError, NewTopic};
 use crate::faults::{HoldError, HoldId, HoldRule};
@@ -53,6 +53,40 @@ pub enum Command {
         /// Its number there, [`WaitId::serial`](crate::purgatory::WaitId::serial).
         serial: u64,
     },
+    /// Keep a broker's replica of a partition from fetching, or let it go on.
+    FreezeFetcher {
+        /// The follower.
+        broker: NodeId,
+        /// The topic's name.
+        topic: String,
+        /// The partition's number.
+        index: i32,
+        /// Whether it stays.
+        frozen: bool,
+    },
+    /// Give a partition another leader, which must be in its ISR.
+    MoveLeader {
+        /// The topic's name.
+        topic: String,
+        /// The partition's number.
+        index: i32,
+        /// Who is to lead.
+        to: NodeId,
+    },
+    /// Give a partition another ISR. Leaders go on as ever: a follower that has caught up comes in again with its next
+    /// fetch.
+    SetIsr {
+        /// The topic's name.
+        topic: String,
+        /// The partition's number.
+        index: i32,
+        /// Who is to be in sync; the leader among them.
+        isr: Vec<NodeId>,
+    },
+    /// Start one more broker. Whoever serves clients for the cluster must have listeners for it.
+    AddBroker(NodeConfig),
+    /// Forget a broker that is down, and its logs: it stays among the replicas of its partitions until they are moved.
+    RemoveBroker(NodeId),
     /// Keep a partition's high watermark where it is whatever is replicated, or let it go on.
     PinHighWatermark {
         /// The topic's name.
@@ -86,6 +120,25 @@ pub enum CommandError {
     /// There is no such broker.
     #[error("there is no broker {0}; there are {1}")]
     UnknownBroker(i32, String),
+    /// There is a broker with this id already.
+    #[error("there is a broker {} already", .0.0)]
+    BrokerExists(NodeId),
+    /// There can't be more brokers.
+    #[error("there are {MAX_BROKERS} brokers already, the most that one process runs")]
+    TooManyBrokers,
+    /// A cluster must have a broker.
+    #[error("broker {} is the only one", .0.0)]
+    LastBroker(NodeId),
+    /// The broker holds no replica of the partition that follows another.
+    #[error("broker {} doesn't follow a leader of {topic}-{index}", broker.0)]
+    NotAFollower {
+        /// Which broker.
+        broker: NodeId,
+        /// The topic's name.
+        topic: String,
+        /// The partition's number.
+        index: i32,
+    },
     /// The broker is not in a state in which that could be done.
     #[error("broker {} is {is}; it must be {needed} for that", broker.0)]
     WrongState {

@@ -3,10 +3,11 @@
 use super::Kept;
 use super::command::CommandError;
 use super::links::Envelope;
-use super::node::{BrokerState, Event, Life, Node};
-use super::{Cluster, Output, Party};
+use super::node::{BrokerState, Event, Identity, Life, Node};
+use super::{Cluster, MAX_BROKERS, NodeConfig, Output, Party};
 use crate::api::{Peer, PeerMessage};
 use crate::base::{ConnectionId, NodeId, Now};
+use crate::controller::Registration;
 
 impl Cluster {
     /// Every broker and how it is, in the order of their ids.
@@ -34,6 +35,44 @@ impl Cluster {
         let (_, mut parts, ..) = self.lend(at, now);
         parts.register(registration);
         self.replies.push(Output::BrokerUp(id));
+        Ok(())
+    }
+
+    /// Starts a broker that wasn't there before.
+    pub(super) fn add_broker(&mut self, now: Now, config: NodeConfig) -> Result<(), CommandError> {
+        if self.nodes.iter().any(|node| node.id() == config.id) {
+            return Err(CommandError::BrokerExists(config.id));
+        }
+        if self.nodes.len() >= MAX_BROKERS as usize {
+            return Err(CommandError::TooManyBrokers);
+        }
+        // Nobody must take it for a broker of the same id that was removed.
+        self.added += 1;
+        let identity = Identity { epoch: None, incarnation: self.added << 16 };
+        let settings = self.controller.settings();
+        let node = Node::new(&config, settings, &self.entropy, identity, self.controller.brokers(), now);
+        self.nodes.push(node);
+        let (_, mut parts, ..) = self.lend(self.nodes.len() - 1, now);
+        let NodeConfig { id, rack, endpoints } = config;
+        parts.register(Registration { id, rack, endpoints, was_shut_down_cleanly: true });
+        Ok(())
+    }
+
+    /// Forgets a broker that is down.
+    pub(super) fn remove_broker(&mut self, now: Now, id: NodeId) -> Result<(), CommandError> {
+        let at = self.find(id)?;
+        self.check_state(at, "down", |state| state == BrokerState::Down)?;
+        if self.nodes.len() == 1 {
+            return Err(CommandError::LastBroker(id));
+        }
+        let mut node = self.nodes.remove(at);
+        for key in node.broker.replicas.keys() {
+            node.broker.replicas.remove(key, &mut self.pool);
+        }
+        if self.controller.broker(id).is_some() {
+            self.controller.unregister(now.instant, id)?;
+        }
+        self.replies.push(Output::BrokerRemoved(id));
         Ok(())
     }
 

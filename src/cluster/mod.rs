@@ -34,7 +34,7 @@ use crate::faults::{FaultLimits, Faults, HoldId};
 use crate::log::ChunkPool;
 use crate::purgatory::{Description, Purgatory, WaitId, WaitKind, Waiter};
 use links::Links;
-use node::{Event, Life, Node};
+use node::{Event, Identity, Life, Node};
 use replies::Replies;
 
 pub use crate::api::{Kind, Party, Reply};
@@ -108,9 +108,14 @@ pub enum Output {
     },
     /// A broker is down: its listeners must refuse connections.
     BrokerDown(NodeId),
+    /// A broker was removed: it needs no listeners any more.
+    BrokerRemoved(NodeId),
     /// A broker that was down runs again: its listeners must take connections.
     BrokerUp(NodeId),
 }
+
+/// The most brokers that one cluster has.
+pub const MAX_BROKERS: u32 = 64;
 
 /// The controller as the sender of messages; it never stops.
 const CONTROLLER: Peer = Peer { party: Party::Controller, incarnation: 0 };
@@ -150,6 +155,8 @@ pub struct Cluster {
     waits: FxHashMap<ConnectionId, WaitId>,
     replies: Replies,
     faults: Faults,
+    /// How many brokers were added.
+    added: u32,
     /// What brokers that start again draw from.
     entropy: Entropy,
     panic_at: Option<ConnectionId>,
@@ -177,7 +184,14 @@ impl Cluster {
         let settings = controller.settings().clone();
         let node = |config: &NodeConfig| {
             let epoch = controller.broker(config.id).map(|broker| broker.epoch);
-            Node::new(config, &settings, &entropy, epoch, controller.brokers(), now)
+            Node::new(
+                config,
+                &settings,
+                &entropy,
+                Identity { epoch, incarnation: 0 },
+                controller.brokers(),
+                now,
+            )
         };
         let nodes = config.nodes.iter().map(node).collect();
         Ok(Cluster {
@@ -189,6 +203,7 @@ impl Cluster {
             waits: FxHashMap::default(),
             replies: Replies::default(),
             faults: Faults::new(config.fault_limits),
+            added: 0,
             entropy,
             panic_at: None,
         })
@@ -302,6 +317,13 @@ impl Cluster {
             Command::RemoveHold(id) => done = self.remove_hold(now, id)?,
             Command::ReleaseHold(id) => done = self.release_hold(now, id)?,
             Command::Release { node, serial } => done = self.release(now, node, serial)?,
+            Command::FreezeFetcher { broker, topic, index, frozen } => {
+                self.freeze_fetcher(now, broker, &topic, index, frozen)?;
+            }
+            Command::MoveLeader { topic, index, to } => self.controller.move_leader(&topic, index, to)?,
+            Command::SetIsr { topic, index, isr } => self.controller.set_isr(&topic, index, &isr)?,
+            Command::AddBroker(config) => self.add_broker(now, config)?,
+            Command::RemoveBroker(id) => self.remove_broker(now, id)?,
             Command::PinHighWatermark { topic, index, pinned } => self.pin(now, &topic, index, pinned)?,
             Command::PanicAtNextRequest(id) => self.panic_at = Some(id),
         }

@@ -36,6 +36,14 @@ pub(super) struct Node {
     was_shut_down_cleanly: bool,
 }
 
+/// What tells one start of a broker from the others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity {
+    /// The epoch of its registration, if it is registered already.
+    pub(super) epoch: Option<i64>,
+    pub(super) incarnation: u32,
+}
+
 /// Whether a broker runs.
 #[derive(Clone, Debug)]
 pub(super) enum Life {
@@ -82,7 +90,7 @@ impl Node {
         config: &NodeConfig,
         settings: &BrokerSettings,
         entropy: &Entropy,
-        epoch: Option<i64>,
+        identity: Identity,
         brokers: &Arc<[BrokerRegistration]>,
         now: Now,
     ) -> Self {
@@ -90,7 +98,8 @@ impl Node {
         let mut replicas = Replicas::new(id, settings, now);
         // Nothing is led yet whose low watermark could move.
         let _ = replicas.apply_brokers(brokers);
-        let mut broker = broker(id, 0, replicas, settings, entropy, epoch);
+        let Identity { epoch, incarnation } = identity;
+        let mut broker = broker(id, incarnation, replicas, settings, entropy, epoch);
         broker.membership.note_brokers(brokers, now.instant);
         Node {
             broker,
@@ -98,7 +107,7 @@ impl Node {
             purgatory: Purgatory::new(),
             timers: FxHashMap::default(),
             life: Life::Running,
-            incarnation: 0,
+            incarnation,
             was_shut_down_cleanly: true,
         }
     }

@@ -8,6 +8,7 @@ use crate::base::{Instant, NodeId, Now, PartitionKey};
 use crate::controller::ControllerError;
 use crate::faults::{self, Hold, HoldError, HoldId, HoldRule};
 use crate::purgatory::{self, WaitId, Waiter, Waiting};
+use crate::replica::Role;
 
 impl Cluster {
     /// The rules that hold requests, in the order in which they were made.
@@ -125,12 +126,7 @@ impl Cluster {
         index: i32,
         pinned: bool,
     ) -> Result<(), CommandError> {
-        let found = self.controller.topics().by_name(topic);
-        let found = found.ok_or_else(|| ControllerError::UnknownTopic { name: topic.to_owned() })?;
-        found
-            .partition(index)
-            .ok_or_else(|| ControllerError::UnknownPartition { topic: topic.to_owned(), index })?;
-        let key = PartitionKey { topic: found.id, index };
+        let key = self.partition_key(topic, index)?;
         let topics = self.controller.topics();
         self.faults.forget_pins(|key| topics.by_id(key.topic).is_none());
         self.faults.pin(key, pinned);
@@ -140,6 +136,36 @@ impl Cluster {
             parts.broker.wake_moved(key, moved);
         }
         Ok(())
+    }
+
+    /// Keeps a follower from fetching, or lets it go on.
+    pub(super) fn freeze_fetcher(
+        &mut self,
+        now: Now,
+        broker: NodeId,
+        topic: &str,
+        index: i32,
+        frozen: bool,
+    ) -> Result<(), CommandError> {
+        let key = self.partition_key(topic, index)?;
+        let at = self.find(broker)?;
+        let (_, parts, ..) = self.lend(at, now);
+        let replicas = &mut parts.broker.replicas;
+        let follows = |role: &Role| matches!(role, Role::Follower { leader: Some(_) });
+        if !replicas.replica(key).is_some_and(|replica| follows(replica.role())) {
+            return Err(CommandError::NotAFollower { broker, topic: topic.to_owned(), index });
+        }
+        replicas.freeze_fetcher(Some(key), frozen, now);
+        Ok(())
+    }
+
+    fn partition_key(&self, topic: &str, index: i32) -> Result<PartitionKey, ControllerError> {
+        let found = self.controller.topics().by_name(topic);
+        let found = found.ok_or_else(|| ControllerError::UnknownTopic { name: topic.to_owned() })?;
+        found
+            .partition(index)
+            .ok_or_else(|| ControllerError::UnknownPartition { topic: topic.to_owned(), index })?;
+        Ok(PartitionKey { topic: found.id, index })
     }
 
     /// How many requests and answers the rules hold, or are about to.

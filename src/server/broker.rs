@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 use super::driver::Driver;
-use super::{BrokerOptions, Server, StartError};
+use super::{BrokerOptions, NewBroker, Server, StartError};
 use crate::base::NodeId;
 use crate::cluster::{BrokerState, Command, Done};
 
@@ -79,6 +79,19 @@ impl Broker {
         let stopped = |_| io::Error::other("the brokers' thread has ended");
         let failures = self.driver.doors_settled().blocking_recv().map_err(stopped)?;
         if failures.is_empty() { Ok(done) } else { Err(io::Error::other(failures.join("\n"))) }
+    }
+
+    /// Starts one more broker, and returns its id; it may be there before all topics are known to it.
+    ///
+    /// # Errors
+    /// If an address can't be listened on, there is a broker with this id, or there are too many.
+    ///
+    /// # Panics
+    /// Within an asynchronous context, since it blocks.
+    pub fn add_broker(&self, broker: NewBroker) -> io::Result<NodeId> {
+        let added = self.driver.add_broker(broker).blocking_recv();
+        let added = added.map_err(|_| io::Error::other("the brokers' thread has ended"))?;
+        added.map_err(io::Error::other)
     }
 
     /// Every broker and how it is, in the order of their ids.

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use super::listener::{Bound, Shared};
 use super::options::StartError;
 use crate::base::NodeId;
+use crate::cluster::{Command, NodeConfig};
 use crate::controller::configs::Listener;
 
 /// How long after a failure the ports of a broker that has started again are tried anew.
@@ -23,8 +24,23 @@ pub(crate) enum DoorChange {
     Close(NodeId),
     /// The broker runs again.
     Open(NodeId),
+    /// There is to be one more broker; the answer says which it is, or why there can't be.
+    Add(NewBroker, oneshot::Sender<Result<NodeId, String>>),
+    /// There is no such broker any more.
+    Remove(NodeId),
     /// All that was asked for before is to be done, and its failures told: one line for each.
     Settle(oneshot::Sender<Vec<String>>),
+}
+
+/// A broker that is to be added.
+#[derive(Clone, Debug)]
+pub struct NewBroker {
+    /// Kafka's `node.id`; none for the next free one.
+    pub id: Option<NodeId>,
+    /// Kafka's `broker.rack`.
+    pub rack: Option<String>,
+    /// Where it listens: at least one.
+    pub listeners: Vec<Listener>,
 }
 
 /// The listening sockets of all brokers.
@@ -65,6 +81,15 @@ impl Doors {
                     }
                 }
                 DoorChange::Open(node) => self.open(node),
+                DoorChange::Add(broker, done) => {
+                    // Whoever asked may have gone.
+                    let _ = done.send(self.add_broker(broker));
+                }
+                DoorChange::Remove(node) => {
+                    if let Some(mut door) = self.by_broker.remove(&node) {
+                        door.acceptors.shutdown().await;
+                    }
+                }
                 DoorChange::Settle(settled) => {
                     // Whoever asked may have gone.
                     let _ = settled.send(std::mem::take(&mut self.failures));
@@ -78,6 +103,23 @@ impl Doors {
         let mut door = Door { listeners, acceptors: JoinSet::new() };
         door.accept(bound, &self.shared, node);
         self.by_broker.insert(node, door);
+    }
+
+    fn add_broker(&mut self, broker: NewBroker) -> Result<NodeId, String> {
+        let NewBroker { id, rack, listeners } = broker;
+        let driver = self.shared.driver.clone();
+        let next = driver.brokers().last().map_or(1, |(last, _)| last.0.saturating_add(1));
+        let id = id.unwrap_or(NodeId(next));
+        let bound = listeners.into_iter().map(Bound::bind).collect::<Result<Vec<_>, _>>();
+        let bound = bound.map_err(|error| error.to_string())?;
+        let endpoints: Vec<_> = bound.iter().map(|bound| bound.endpoint().clone()).collect();
+        if endpoints.is_empty() {
+            return Err(StartError::NoListener.to_string());
+        }
+        let config = NodeConfig { id, rack: rack.map(Arc::from), endpoints };
+        driver.command(Command::AddBroker(config)).map_err(|error| error.to_string())?;
+        self.add(id, bound);
+        Ok(id)
     }
 
     fn open(&mut self, node: NodeId) {

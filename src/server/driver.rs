@@ -23,7 +23,7 @@ use slab::Slab;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::clock::Clock;
-use super::doors::DoorChange;
+use super::doors::{DoorChange, NewBroker};
 use super::lock;
 use super::mailbox::{Delivery, Ending, Mailbox};
 use crate::api::{Connection, Prepared, Reply};
@@ -150,6 +150,13 @@ impl Driver {
         when
     }
 
+    /// Starts one more broker, with listeners of its own; the answer says which.
+    pub(crate) fn add_broker(&self, broker: NewBroker) -> oneshot::Receiver<Result<NodeId, String>> {
+        let (done, when) = oneshot::channel();
+        self.change_door(DoorChange::Add(broker, done));
+        when
+    }
+
     /// Nobody listens once the server has stopped, and there is nothing left to open or close then.
     pub(crate) fn change_door(&self, change: DoorChange) {
         let _ = self.doors.send(change);
@@ -245,6 +252,10 @@ impl Driver {
                 Output::Close { connection, reason } => (connection, Delivery::End(Ending::Refused(reason))),
                 Output::BrokerDown(node) => {
                     self.change_door(DoorChange::Close(node));
+                    continue;
+                }
+                Output::BrokerRemoved(node) => {
+                    self.change_door(DoorChange::Remove(node));
                     continue;
                 }
                 Output::BrokerUp(node) => {

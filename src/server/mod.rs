@@ -34,11 +34,11 @@ pub use options::{
     AddressError, BrokerOptions, DEFAULT_LISTENER, DEFAULT_PORT, StartError, localhost, parse_advertised,
     parse_listener,
 };
-pub use plan::MAX_BROKERS;
 
 use crate::base::NodeId;
 use crate::cluster::{Cluster, ClusterConfig, Command, NodeConfig};
 use crate::controller::configs::BrokerSettings;
+pub use doors::NewBroker;
 use doors::{DoorChange, Doors};
 use driver::Driver;
 use listener::{Bound, Shared};

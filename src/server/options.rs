@@ -221,7 +221,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// So many brokers can't be run.
-    #[error("{count} brokers can't be run: it must be 1 to {}", super::plan::MAX_BROKERS)]
+    #[error("{count} brokers can't be run: it must be 1 to {}", crate::cluster::MAX_BROKERS)]
     BrokerCount {
         /// How many were asked for.
         count: u32,

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use super::options::StartError;
 use crate::base::NodeId;
+use crate::cluster::MAX_BROKERS;
 use crate::controller::configs::{BrokerConfigs, BrokerSettings, Listener, Overrides};
-
-/// The most brokers that one process runs.
-pub const MAX_BROKERS: u32 = 64;
 
 /// One broker that there is to be.
 #[derive(Clone, Debug, PartialEq)]

@@ -428,3 +428,21 @@ fn each_broker_has_a_port_of_its_own_and_a_killed_one_refuses() {
     let error = broker.command(Command::KillBroker(NodeId(2))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
+
+#[test]
+fn a_broker_that_starts_again_listens_where_it_did_and_others_come_and_go() {
+    let broker = Broker::start(BrokerOptions::default().with_brokers(2)).unwrap();
+    let second = broker.addresses()[1];
+    broker.command(Command::StopBroker(NodeId(2))).unwrap();
+    assert_eq!(TcpStream::connect(second).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    let start = Command::StartBroker { broker: NodeId(2), kept: crate::cluster::Kept::Everything };
+    broker.command(start).unwrap();
+    assert_alive(&mut connect(second), 1);
+    let new = NewBroker { id: None, rack: None, listeners: vec![localhost(0)] };
+    assert_eq!(broker.add_broker(new).unwrap(), NodeId(3));
+    let taken = NewBroker { id: Some(NodeId(2)), rack: None, listeners: vec![localhost(0)] };
+    assert_eq!(broker.add_broker(taken).unwrap_err().to_string(), "there is a broker 2 already");
+    broker.command(Command::KillBroker(NodeId(3))).unwrap();
+    broker.command(Command::RemoveBroker(NodeId(3))).unwrap();
+    assert_eq!(broker.brokers().len(), 2);
+}

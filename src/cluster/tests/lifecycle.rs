@@ -64,3 +64,50 @@ fn a_cut_link_keeps_messages_in_order_and_a_slow_one_delays_them() {
     let unknown = Command::SetLink { from, to: Party::Broker(NodeId(9)), link: slow };
     assert!(matches!(world.command(unknown), Err(CommandError::UnknownBroker(9, _))));
 }
+
+#[test]
+fn brokers_come_and_go_while_the_cluster_runs() {
+    let mut world = World::new();
+    let endpoint = ListenerEndpoint { listener: "PLAINTEXT".into(), host: None, port: 9093 };
+    let config = NodeConfig { id: NodeId(2), rack: None, endpoints: vec![endpoint] };
+    world.command(Command::AddBroker(config.clone())).unwrap();
+    assert_eq!(world.command(Command::AddBroker(config)), Err(CommandError::BrokerExists(NodeId(2))));
+    world.create_replicated("t", &[2, 1], &[]);
+    let producer = world.connect_to(2);
+    world.send(producer, PRODUCE, &produce("t", 0, batch(&["a"], 0), -1));
+    assert_eq!(error_of(&world.received::<ProduceRequest>(producer, PRODUCE).unwrap()), 0);
+    let running = world.command(Command::RemoveBroker(NodeId(2))).unwrap_err();
+    assert_eq!(running.to_string(), "broker 2 is running; it must be down for that");
+    world.command(Command::StopBroker(NodeId(2))).unwrap();
+    world.command(Command::RemoveBroker(NodeId(2))).unwrap();
+    assert_eq!(world.cluster.brokers(), [(NodeId(1), BrokerState::Running)]);
+    assert_eq!(world.partition("t").leader, Some(NodeId(1)));
+    world.command(Command::KillBroker(NodeId(1))).unwrap();
+    assert_eq!(world.command(Command::RemoveBroker(NodeId(1))), Err(CommandError::LastBroker(NodeId(1))));
+}
+
+#[test]
+fn leaders_isrs_and_fetchers_are_the_users_to_steer() {
+    let mut world = World::of_brokers(2, &[]);
+    world.create_replicated("t", &[1, 2], &[]);
+    let topic = || "t".to_owned();
+    let freeze = |broker, frozen| Command::FreezeFetcher { broker, topic: topic(), index: 0, frozen };
+    world.command(freeze(NodeId(2), true)).unwrap();
+    assert!(matches!(world.command(freeze(NodeId(1), true)), Err(CommandError::NotAFollower { .. })));
+    let producer = world.connect_to(1);
+    // What it has asked for already still comes.
+    for value in ["a", "b"] {
+        world.send(producer, PRODUCE, &produce("t", 0, batch(&[value], 0), 1));
+        assert_eq!(error_of(&world.received::<ProduceRequest>(producer, PRODUCE).unwrap()), 0);
+    }
+    assert!(world.offsets("t", 2).0 < 2);
+    let shrink = Command::SetIsr { topic: topic(), index: 0, isr: vec![NodeId(1)] };
+    world.command(shrink).unwrap();
+    assert_eq!(&*world.partition("t").isr, [NodeId(1)]);
+    let away = Command::MoveLeader { topic: topic(), index: 0, to: NodeId(2) };
+    assert!(world.command(away.clone()).is_err(), "it is not in sync");
+    world.command(freeze(NodeId(2), false)).unwrap();
+    assert_eq!(&*world.partition("t").isr, [NodeId(1), NodeId(2)], "its next fetch brings it back");
+    world.command(away).unwrap();
+    assert_eq!(world.partition("t").leader, Some(NodeId(2)));
+}

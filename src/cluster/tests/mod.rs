@@ -162,7 +162,7 @@ impl World {
                     }
                 }
                 Output::Close { connection, .. } => self.closed.push(connection),
-                Output::BrokerDown(_) | Output::BrokerUp(_) => {}
+                Output::BrokerDown(_) | Output::BrokerUp(_) | Output::BrokerRemoved(_) => {}
             }
         }
     }
