@@ -33,6 +33,7 @@ mod describe_configs;
 mod describe_groups;
 mod describe_log_dirs;
 mod describe_producers;
+mod describe_quorum;
 mod describe_topic_partitions;
 mod describe_user_scram_credentials;
 mod elect_leaders;
@@ -305,6 +306,7 @@ apis! {
     AlterClientQuotas = alter_client_quotas::AlterClientQuotas,
     DescribeUserScramCredentials = describe_user_scram_credentials::DescribeUserScramCredentials,
     AlterUserScramCredentials = alter_user_scram_credentials::AlterUserScramCredentials,
+    DescribeQuorum = describe_quorum::DescribeQuorum,
     UpdateFeatures = update_features::UpdateFeatures,
     DescribeCluster = describe_cluster::DescribeCluster,
     DescribeProducers = describe_producers::DescribeProducers,

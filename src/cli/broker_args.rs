@@ -10,10 +10,13 @@ use super::Failure;
 use super::settings::{self, Settings, SourceFile, Sources};
 use crate::base::NodeId;
 use crate::controller::NewTopic;
-use crate::controller::configs::{Listener, Overrides};
+use crate::controller::configs::{ConfigError, Listener, Overrides, Resource};
 use crate::server::{
     BrokerOptions, DEFAULT_LISTENER, localhost, new_topic, parse_advertised, parse_listener,
 };
+
+/// The setting that `--memory` stands for.
+const LOG_MEMORY_BYTES: &str = "huld.log.memory.bytes";
 
 #[derive(Debug, Args)]
 pub(super) struct BrokerArgs {
@@ -132,7 +135,8 @@ impl BrokerArgs {
             let bytes = parse_size(text).ok_or_else(|| {
                 Failure::usage(format_args!("--memory {text}: must be a number of bytes, or of K, M, G or T"))
             })?;
-            sets.push(format!("huld.log.memory.bytes={bytes}"));
+            check_memory(text, bytes)?;
+            sets.push(format!("{LOG_MEMORY_BYTES}={bytes}"));
         }
         let file = file.as_ref().map(|(name, text)| SourceFile { name, text });
         settings::load(&Sources { file, environment: &environment, sets: &sets }).map_err(Failure::usage)
@@ -179,6 +183,17 @@ fn parse_topic(text: &str) -> Result<NewTopic, Failure> {
     }
 }
 
+/// Whether the setting behind `--memory` takes so much; if not, the option that was given is to be named.
+fn check_memory(text: &str, bytes: u64) -> Result<(), Failure> {
+    let checked = Overrides::parse(Resource::Broker, [(LOG_MEMORY_BYTES, bytes.to_string().as_str())]);
+    checked.map(drop).map_err(|error| match error {
+        ConfigError::InvalidValue { allowed, .. } => {
+            Failure::usage(format_args!("--memory {text}: must be, in bytes, {allowed}"))
+        }
+        error => Failure::usage(format_args!("--memory {text}: {error}")),
+    })
+}
+
 /// Bytes, or 1024s of them: `K`, `M`, `G` or `T`, which may be followed by `B` or `iB`.
 fn parse_size(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -211,6 +226,13 @@ mod tests {
         for text in ["", "G", "1.5G", "-1", "1X", "99999999999T"] {
             assert_eq!(parse_size(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn too_little_memory_is_the_options_fault() {
+        let Err(failure) = check_memory("0", 0) else { panic!("0 bytes are too few") };
+        assert!(failure.message.starts_with("--memory 0: must be"), "{}", failure.message);
+        assert!(check_memory("1M", 1 << 20).is_ok());
     }
 
     #[test]

@@ -209,6 +209,12 @@ impl Controller {
         self.brokers.excuse(broker, excused);
     }
 
+    /// The last change that this broker has applied: 0 if it has applied none, none if it doesn't run or isn't known.
+    pub fn applied_by(&self, broker: NodeId) -> Option<u64> {
+        let at = self.brokers.iter().position(|known| known.id == broker);
+        at.and_then(|at| self.applied.get(at)).copied().filter(|applied| *applied != u64::MAX)
+    }
+
     /// The last change that every living broker has applied.
     pub fn applied_everywhere(&self) -> u64 {
         self.brokers.applied_everywhere()

@@ -262,3 +262,39 @@ fn what_is_not_there_is_said_not_to_be() {
         assert_eq!(response.error_code, error.code());
     }
 }
+
+#[test]
+fn the_quorum_is_the_broker_that_stands_for_the_controller() {
+    use kafka_protocol::messages::describe_quorum_request::{PartitionData, TopicData};
+    let mut world = World::new();
+    world.create_topic("t", 3, &[]);
+    let client = world.connect();
+    let mut describe = |version, rows: &[(&'static str, i32)]| {
+        let topics = rows.iter().map(|&(name, index)| {
+            let partition = PartitionData::default().with_partition_index(index);
+            TopicData::default().with_topic_name(topic(name)).with_partitions(vec![partition])
+        });
+        let request = DescribeQuorumRequest::default().with_topics(topics.collect());
+        let response: DescribeQuorumResponse = world.ask(client, version, &request);
+        response
+    };
+    let metadata = "__cluster_metadata";
+    let response = describe(2, &[(metadata, 0)]);
+    let partition = &response.topics[0].partitions[0];
+    assert_eq!((partition.error_code, partition.leader_id.0), (0, 1));
+    assert!(partition.high_watermark >= 3, "a change for each partition at least");
+    let [voter] = partition.current_voters.as_slice() else { panic!("{partition:?}") };
+    assert_eq!((voter.replica_id.0, voter.log_end_offset), (1, partition.high_watermark));
+    assert!(partition.observers.is_empty());
+    let listener = &response.nodes[0].listeners[0];
+    assert_eq!((listener.name.as_str(), listener.host.as_str()), ("PLAINTEXT", "127.0.0.1"));
+    assert_eq!(describe(0, &[(metadata, 0)]).nodes, []);
+
+    for wrong in [&[(metadata, 1)][..], &[("t", 0)], &[(metadata, 0), (metadata, 0)]] {
+        let response = describe(1, wrong);
+        assert_eq!(response.topics.len(), wrong.len());
+        let codes = response.topics.iter().map(|topic| topic.partitions[0].error_code);
+        assert!(codes.into_iter().all(|code| code == ErrorCode::UnknownTopicOrPartition.code()), "{wrong:?}");
+    }
+    assert_eq!(describe(2, &[]).topics, []);
+}
