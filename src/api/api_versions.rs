@@ -10,7 +10,7 @@
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::{ApiKey, ApiVersionsRequest, ApiVersionsResponse};
 
-use super::{Answer, Api, Context, Refusal, TABLE, prepare::Preparation};
+use super::{Advertised, Answer, Api, ApiEntry, Context, Refusal, TABLE, prepare::Preparation};
 use crate::base::ErrorCode;
 
 pub(crate) struct ApiVersions;
@@ -22,7 +22,9 @@ pub(crate) enum Request {
     UnsupportedVersion,
     /// At a version that is served.
     Supported {
-        /// Whether software name and version are as KIP-511 wants them (or too old to be there).
+        /// Name and version of the client's software, if it is new enough to say.
+        software: Option<(String, String)>,
+        /// Whether they are as KIP-511 wants them.
         valid_software: bool,
     },
 }
@@ -35,19 +37,27 @@ impl Api for ApiVersions {
     type Response = ApiVersionsResponse;
 
     fn prepare(wire: ApiVersionsRequest, preparation: &Preparation) -> Result<Request, Refusal> {
-        let valid_software = preparation.version < 3
-            || (is_software_word(&wire.client_software_name)
-                && is_software_word(&wire.client_software_version));
-        Ok(Request::Supported { valid_software })
+        let software = (preparation.version >= 3)
+            .then(|| (wire.client_software_name.to_string(), wire.client_software_version.to_string()));
+        let valid_software = software
+            .as_ref()
+            .is_none_or(|(name, version)| is_software_word(name) && is_software_word(version));
+        Ok(Request::Supported { software, valid_software })
     }
 
     fn handle(context: &mut Context<'_>, request: Request) -> Answer<ApiVersionsResponse> {
+        let has_client_metrics = context.parts.controller.client_metrics_subscriptions().next().is_some();
+        let rows = rows(has_client_metrics);
         Answer::Ready(match request {
             Request::UnsupportedVersion => response(ErrorCode::UnsupportedVersion)
-                .with_api_keys(rows().filter(|row| row.api_key == Self::KEY as i16).collect()),
-            Request::Supported { valid_software: false } => response(ErrorCode::InvalidRequest),
-            Request::Supported { valid_software: true } => {
-                let response = response(ErrorCode::None).with_api_keys(rows().collect());
+                .with_api_keys(rows.filter(|row| row.api_key == Self::KEY as i16).collect()),
+            Request::Supported { valid_software: false, .. } => response(ErrorCode::InvalidRequest),
+            Request::Supported { software, .. } => {
+                if let Some((name, version)) = software {
+                    let telemetry = &mut context.parts.broker.telemetry;
+                    telemetry.note_software(context.caller.connection, &name, &version);
+                }
+                let response = response(ErrorCode::None).with_api_keys(rows.collect());
                 if context.caller.version >= 3 { response.with_finalized_features_epoch(0) } else { response }
             }
         })
@@ -58,8 +68,12 @@ fn response(error: ErrorCode) -> ApiVersionsResponse {
     ApiVersionsResponse::default().with_error_code(error.code())
 }
 
-fn rows() -> impl Iterator<Item = ApiVersion> {
-    TABLE.iter().map(|entry| {
+fn rows(has_client_metrics: bool) -> impl Iterator<Item = ApiVersion> {
+    let is_shown = move |entry: &&ApiEntry| match entry.advertised {
+        Advertised::Always => true,
+        Advertised::WithClientMetrics => has_client_metrics,
+    };
+    TABLE.iter().filter(is_shown).map(|entry| {
         ApiVersion::default()
             .with_api_key(entry.key)
             .with_min_version(entry.advertised_from)

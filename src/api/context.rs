@@ -9,6 +9,7 @@ use super::Response;
 use super::fetch::FetchSessions;
 use super::membership::Membership;
 use super::peers::Outgoing;
+use super::telemetry::ClientTelemetry;
 use super::waits::{Key, Wait};
 use crate::base::{ConnectionId, Instant, NodeId, Now, PartitionKey};
 use crate::controller::Controller;
@@ -61,6 +62,7 @@ pub struct Broker {
     pub(crate) replicas: Replicas,
     pub(crate) fetch_sessions: FetchSessions,
     pub(crate) coordinators: Coordinators,
+    pub(crate) telemetry: ClientTelemetry,
     /// Keys of what has changed since the purgatory was last woken.
     pub(crate) woken: Vec<Key>,
     pub(crate) membership: Membership,
@@ -80,6 +82,7 @@ impl Broker {
         fetch_sessions: FetchSessions,
         coordinators: Coordinators,
         membership: Membership,
+        telemetry: ClientTelemetry,
     ) -> Self {
         Broker {
             id,
@@ -89,6 +92,7 @@ impl Broker {
             membership,
             woken: Vec::new(),
             outbox: Vec::new(),
+            telemetry,
             memory_logged: None,
         }
     }

@@ -80,7 +80,7 @@ fn quorum(context: &Context<'_>, voter: NodeId) -> PartitionData {
         .with_leader_id(names::broker_id(Some(voter)))
         .with_leader_epoch(FIRST_EPOCH)
         .with_high_watermark(controller.last_change() as i64)
-        .with_current_voters(vec![replica(context, voter, controller.last_change())])
+        .with_current_voters(vec![replica(context, voter, Some(controller.last_change()))])
         .with_observers(observers.map(|id| replica(context, id, controller.applied_by(id))).collect());
     with_message(context.caller.version, row, |row, text| row.with_error_message(Some(text)))
 }
@@ -90,16 +90,16 @@ fn with_message<T>(version: i16, row: T, add: impl FnOnce(T, kafka_protocol::pro
     if version >= 2 { add(row, names::text("NONE")) } else { row }
 }
 
-fn replica(context: &Context<'_>, id: NodeId, applied: u64) -> ReplicaState {
-    let row = ReplicaState::default()
-        .with_replica_id(names::broker_id(Some(id)))
-        .with_log_end_offset(applied as i64);
+/// `applied` is none for a broker that doesn't run.
+fn replica(context: &Context<'_>, id: NodeId, applied: Option<u64>) -> ReplicaState {
+    let end = applied.map_or(-1, |applied| applied as i64);
+    let row = ReplicaState::default().with_replica_id(names::broker_id(Some(id))).with_log_end_offset(end);
     if context.caller.version == 0 {
         return row;
     }
     // Changes are pushed, not fetched: a broker that has them all is up to date now; of another it isn't known when it
     // last was.
-    let is_caught_up = applied == context.parts.controller.last_change();
+    let is_caught_up = applied == Some(context.parts.controller.last_change());
     let at = if is_caught_up { context.parts.now.wall.as_millis() } else { -1 };
     row.with_last_fetch_timestamp(at).with_last_caught_up_timestamp(at)
 }

@@ -41,6 +41,7 @@ mod encode;
 mod fetch;
 mod find_coordinator;
 mod follower_fetch;
+mod get_telemetry_subscriptions;
 mod group_waits;
 mod heartbeat;
 mod held;
@@ -64,8 +65,10 @@ mod partitions;
 mod peers;
 mod prepare;
 mod produce;
+mod push_telemetry;
 mod subjects;
 mod sync_group;
+mod telemetry;
 mod topic_changes;
 mod unregister_broker;
 mod update_features;
@@ -88,6 +91,8 @@ pub use peers::Party;
 pub(crate) use peers::{Outgoing, Peer, PeerMessage, handle as handle_message};
 pub use prepare::{PrepareLimits, Prepared, Preparer, Refusal};
 pub(crate) use subjects::RequestSubject;
+pub(crate) use telemetry::ClientTelemetry;
+pub use telemetry::TelemetryCounts;
 pub use waits::Kind;
 pub(crate) use waits::{Ending, Key, NOBODY, Operation, Wait};
 
@@ -115,6 +120,8 @@ pub(crate) trait Api {
     const VERSIONS: RangeInclusive<i16>;
     /// Lowest version that ApiVersions shows; differs from `VERSIONS` for Produce alone.
     const ADVERTISED_FROM: i16 = *Self::VERSIONS.start();
+    /// When ApiVersions shows it.
+    const ADVERTISED: Advertised = Advertised::Always;
     /// The request as the codec has it.
     type Wire: Decodable;
     /// The request as the handler takes it.
@@ -133,6 +140,15 @@ pub(crate) trait Api {
     fn handle(context: &mut Context<'_>, request: Self::Request) -> Answer<Self::Response>;
 }
 
+/// When ApiVersions shows an API. What is served is served in any case, as by Kafka.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advertised {
+    /// In every answer.
+    Always,
+    /// Once there is a client-metrics resource: clients that see it ask what to push, which is for nothing before.
+    WithClientMetrics,
+}
+
 /// A row of the table of APIs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApiEntry {
@@ -140,6 +156,8 @@ pub struct ApiEntry {
     pub key: i16,
     /// Kafka's name for the API.
     pub name: &'static str,
+    /// When ApiVersions shows it.
+    pub advertised: Advertised,
     /// Lowest version that ApiVersions shows.
     pub advertised_from: i16,
     /// Lowest version served.
@@ -161,6 +179,7 @@ const fn row<A: Api>(name: &'static str) -> ApiEntry {
     ApiEntry {
         key: A::KEY as i16,
         name,
+        advertised: A::ADVERTISED,
         advertised_from: A::ADVERTISED_FROM,
         min_version: *A::VERSIONS.start(),
         max_version: *A::VERSIONS.end(),
@@ -311,6 +330,8 @@ apis! {
     DescribeCluster = describe_cluster::DescribeCluster,
     DescribeProducers = describe_producers::DescribeProducers,
     UnregisterBroker = unregister_broker::UnregisterBroker,
+    GetTelemetrySubscriptions = get_telemetry_subscriptions::GetTelemetrySubscriptions,
+    PushTelemetry = push_telemetry::PushTelemetry,
     ListConfigResources = list_config_resources::ListConfigResources,
     DescribeTopicPartitions = describe_topic_partitions::DescribeTopicPartitions,
 }

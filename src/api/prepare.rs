@@ -104,13 +104,16 @@ impl Preparer {
         Preparer { limits, client_id: None }
     }
 
-    /// Whether preparing this frame takes so long that others should not have to wait for it: it brings records to be
-    /// decompressed.
+    /// Whether preparing this frame takes so long that others should not have to wait for it: it brings records or
+    /// metrics to be decompressed.
     pub fn is_heavy(&self, frame: &Bytes) -> bool {
+        if frame.len() < HEAVY_COMPRESSED_BYTES {
+            return false;
+        }
         let Ok((header, len)) = RequestHeader::parse(frame) else { return false };
-        header.api_key == ApiKey::Produce as i16
-            && frame.len() >= HEAVY_COMPRESSED_BYTES
-            && produce::compressed_bytes(header.api_version, frame.slice(len..)) >= HEAVY_COMPRESSED_BYTES
+        let is = |key: ApiKey| header.api_key == key as i16;
+        let compressed_bytes = || produce::compressed_bytes(header.api_version, frame.slice(len..));
+        is(ApiKey::PushTelemetry) || (is(ApiKey::Produce) && compressed_bytes() >= HEAVY_COMPRESSED_BYTES)
     }
 
     /// Reads the request in `frame` (header and body, without the length before it).

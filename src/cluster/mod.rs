@@ -37,7 +37,7 @@ use links::Links;
 use node::{Event, Identity, Life, Node};
 use replies::Replies;
 
-pub use crate::api::{Kind, Party, Reply};
+pub use crate::api::{Kind, Party, Reply, TelemetryCounts};
 pub use crate::purgatory::Metrics;
 pub use crate::replica::Kept;
 pub use command::{Command, CommandError, Done};
@@ -285,6 +285,7 @@ impl Cluster {
         }
         self.connections.remove(&id);
         self.replies.forget(id);
+        self.nodes[at].broker.telemetry.forget(id);
         let Some(wait) = self.waits.remove(&id) else { return };
         let (purgatory, mut parts, ..) = self.lend(at, now);
         if let Some((_, wait)) = purgatory.remove(wait) {
@@ -381,6 +382,13 @@ impl Cluster {
     /// Every kind of wait, for whoever lists their metrics.
     pub fn wait_kinds() -> &'static [Kind] {
         Kind::ALL
+    }
+
+    /// What clients have pushed of their metrics, over all brokers.
+    pub fn telemetry(&self) -> TelemetryCounts {
+        let mut sum = TelemetryCounts::default();
+        self.nodes.iter().for_each(|node| sum += node.broker.telemetry.counts);
+        sum
     }
 
     /// Bytes that the logs hold now.

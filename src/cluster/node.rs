@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::NodeConfig;
-use crate::api::{Broker, FetchSessions, Key, Membership, Prepared, Wait};
+use crate::api::{Broker, ClientTelemetry, FetchSessions, Key, Membership, Prepared, Wait};
 use crate::base::entropy::Entropy;
 use crate::base::{ConnectionId, Instant, NodeId, Now};
 use crate::controller::configs::BrokerSettings;
@@ -193,5 +193,6 @@ fn broker(
         FetchSessions::new(slots, stream("fetch sessions")),
         Coordinators::new(CoordinatorSettings::new(settings), stream("member ids")),
         Membership::new(epoch, settings.replication.broker_heartbeat_interval_ms),
+        ClientTelemetry::new(stream("client instances")),
     )
 }

@@ -6,16 +6,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::client_metrics::{MAX_CLIENT_METRICS_SUBSCRIPTIONS, Subscription, SubscriptionError};
 use super::configs::{
-    BrokerConfigs, BrokerSettings, Change as Changeable, Kind, Overrides, Resource, TopicConfig,
-    check_client_metrics, check_group,
+    BrokerConfigs, BrokerSettings, Change as Changeable, ConfigError, Kind, Overrides, Resource, TopicConfig,
+    check_group,
 };
 use super::topics::Topic;
 use super::{Change, Controller, ControllerError, names};
 use crate::base::{NodeId, TopicId};
 
-/// The most groups, and the most client-metrics subscriptions, that may have configs of their own (ours).
-pub const MAX_CONFIGURED_RESOURCES: usize = 100_000;
+/// The most groups that may have configs of their own (ours).
+pub const MAX_CONFIGURED_GROUPS: usize = 100_000;
 
 /// The most configs that one resource may have set (ours: only `listener.name.` keys could be without number).
 pub const MAX_CONFIGS_A_RESOURCE: usize = 1_000;
@@ -65,7 +66,15 @@ pub struct ConfigAlteration {
 pub(super) struct DynamicConfigs {
     brokers: BTreeMap<NodeId, Overrides>,
     groups: BTreeMap<Arc<str>, Overrides>,
-    client_metrics: BTreeMap<Arc<str>, Overrides>,
+    client_metrics: BTreeMap<Arc<str>, (Overrides, Subscription)>,
+    /// How often the subscriptions have changed.
+    client_metrics_version: u64,
+}
+
+impl DynamicConfigs {
+    pub(super) fn subscriptions(&self) -> impl Iterator<Item = &Subscription> {
+        self.client_metrics.values().map(|(_, subscription)| subscription)
+    }
 }
 
 impl Controller {
@@ -90,7 +99,8 @@ impl Controller {
                 }
                 let altered = altered(Resource::Group, self.group_configs(id), alteration)?;
                 check_group(&altered, &self.settings)?;
-                store(&mut self.dynamic.groups, id, altered, validate_only)
+                let entry = (!altered.is_empty()).then_some(altered);
+                store(&mut self.dynamic.groups, MAX_CONFIGURED_GROUPS, id, entry, validate_only)
             }
             ConfigTarget::ClientMetrics(name) => {
                 if name.is_empty() {
@@ -100,8 +110,16 @@ impl Controller {
                 }
                 let current = self.client_metrics_configs(name);
                 let altered = altered(Resource::ClientMetrics, current, alteration)?;
-                check_client_metrics(&altered).map_err(invalid_request)?;
-                store(&mut self.dynamic.client_metrics, name, altered, validate_only)
+                let subscription = Subscription::parse(&altered).map_err(|error| match error {
+                    SubscriptionError::Interval(_) => invalid_request(error.into()),
+                    SubscriptionError::Match(_) => ConfigError::from(error).into(),
+                })?;
+                let entry = (!altered.is_empty()).then_some((altered, subscription));
+                let dynamic = &mut self.dynamic;
+                let most = MAX_CLIENT_METRICS_SUBSCRIPTIONS;
+                store(&mut dynamic.client_metrics, most, name, entry, validate_only)?;
+                dynamic.client_metrics_version += u64::from(!validate_only);
+                Ok(())
             }
         }
     }
@@ -120,7 +138,7 @@ impl Controller {
 
     /// What was set for a client-metrics subscription.
     pub fn client_metrics_configs(&self, name: &str) -> &Overrides {
-        self.dynamic.client_metrics.get(name).unwrap_or(Overrides::NONE)
+        self.dynamic.client_metrics.get(name).map_or(Overrides::NONE, |(overrides, _)| overrides)
     }
 
     /// The groups that have configs of their own, by id.
@@ -131,6 +149,11 @@ impl Controller {
     /// All client-metrics subscriptions, by name.
     pub fn client_metrics_subscriptions(&self) -> impl Iterator<Item = &Arc<str>> {
         self.dynamic.client_metrics.keys()
+    }
+
+    /// Grows whenever a client-metrics subscription has changed.
+    pub fn client_metrics_version(&self) -> u64 {
+        self.dynamic.client_metrics_version
     }
 
     fn alter_topic(
@@ -302,26 +325,25 @@ fn list_items(resource: Resource, overrides: &Overrides, name: &str) -> Result<V
     Ok(text.split(',').filter(|item| !item.is_empty()).map(str::to_owned).collect())
 }
 
-fn store(
-    stored: &mut BTreeMap<Arc<str>, Overrides>,
+/// Puts what is set for a resource in the place of what was; none takes it away.
+fn store<T>(
+    stored: &mut BTreeMap<Arc<str>, T>,
+    max: usize,
     name: &str,
-    overrides: Overrides,
+    entry: Option<T>,
     validate_only: bool,
 ) -> Result<(), ControllerError> {
-    if !stored.contains_key(name) && stored.len() >= MAX_CONFIGURED_RESOURCES {
-        return Err(ControllerError::TooManyConfiguredResources { max: MAX_CONFIGURED_RESOURCES });
+    if !stored.contains_key(name) && stored.len() >= max {
+        return Err(ControllerError::TooManyConfiguredResources { max });
     }
-    if validate_only {
-        return Ok(());
-    }
-    if overrides.is_empty() {
-        stored.remove(name);
-    } else {
-        stored.insert(name.into(), overrides);
+    match entry {
+        _ if validate_only => {}
+        Some(entry) => drop(stored.insert(name.into(), entry)),
+        None => drop(stored.remove(name)),
     }
     Ok(())
 }
 
-fn invalid_request(error: super::configs::ConfigError) -> ControllerError {
+fn invalid_request(error: ConfigError) -> ControllerError {
     ControllerError::InvalidBrokerConfig { message: error.to_string() }
 }

@@ -7,6 +7,7 @@ pub mod names;
 
 mod alter_configs;
 mod alter_partition;
+mod client_metrics;
 mod client_quotas;
 mod elections;
 mod error;
@@ -35,9 +36,10 @@ use crate::base::entropy::Entropy;
 use crate::base::{Instant, NodeId};
 
 pub use alter_configs::{
-    ConfigAlteration, ConfigOperation, ConfigTarget, MAX_CONFIGS_A_RESOURCE, MAX_CONFIGURED_RESOURCES,
+    ConfigAlteration, ConfigOperation, ConfigTarget, MAX_CONFIGS_A_RESOURCE, MAX_CONFIGURED_GROUPS,
 };
 pub use alter_partition::AlterPartition;
+pub use client_metrics::{ClientAttributes, MAX_CLIENT_METRICS_SUBSCRIPTIONS, WantedMetrics};
 pub use client_quotas::{
     ClientQuotas, MAX_QUOTA_ENTITIES, QuotaEntity, QuotaError, QuotaMatch, QuotaOperation,
     is_entity_kind as is_quota_entity_kind,
@@ -211,8 +213,7 @@ impl Controller {
 
     /// The last change that this broker has applied: 0 if it has applied none, none if it doesn't run or isn't known.
     pub fn applied_by(&self, broker: NodeId) -> Option<u64> {
-        let at = self.brokers.iter().position(|known| known.id == broker);
-        at.and_then(|at| self.applied.get(at)).copied().filter(|applied| *applied != u64::MAX)
+        self.brokers.applied_by(broker)
     }
 
     /// The last change that every living broker has applied.
@@ -288,7 +289,7 @@ impl From<ConfigError> for ControllerError {
 }
 
 /// URL-safe base64 without padding, as Kafka prints its ids.
-fn uuid_base64(uuid: uuid::Uuid) -> String {
+pub fn uuid_base64(uuid: uuid::Uuid) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let bits = uuid.as_u128();
     let digit = |at: u32| {

@@ -153,6 +153,10 @@ impl Brokers {
         }
     }
 
+    pub(super) fn applied_by(&self, id: NodeId) -> Option<u64> {
+        self.sessions.get(&id).filter(|session| !session.excused).map(|session| session.applied)
+    }
+
     /// The last change that every unfenced broker has applied; of those, that is, from which it is expected.
     pub(super) fn applied_everywhere(&self) -> u64 {
         let unfenced = self.registrations.iter().filter(|broker| !broker.fenced);

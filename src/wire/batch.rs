@@ -25,6 +25,20 @@ pub enum Codec {
     Zstd = 4,
 }
 
+impl Codec {
+    /// The codec with Kafka's number for it (`CompressionType.id`); none if there is none.
+    pub const fn from_id(id: u8) -> Option<Codec> {
+        match id {
+            0 => Some(Codec::None),
+            1 => Some(Codec::Gzip),
+            2 => Some(Codec::Snappy),
+            3 => Some(Codec::Lz4),
+            4 => Some(Codec::Zstd),
+            _ => None,
+        }
+    }
+}
+
 /// A view on a batch's header. Any slice may be viewed with [`BatchView::new`] that has at least [`HEADER_LEN`]
 /// bytes; whether what it says is true is another question.
 #[derive(Clone, Copy, Debug)]
@@ -90,14 +104,7 @@ impl<'a> BatchView<'a> {
 
     /// The codec; none for the numbers that stand for no codec (5 to 7).
     pub fn codec(&self) -> Option<Codec> {
-        match self.attributes() & 0x07 {
-            0 => Some(Codec::None),
-            1 => Some(Codec::Gzip),
-            2 => Some(Codec::Snappy),
-            3 => Some(Codec::Lz4),
-            4 => Some(Codec::Zstd),
-            _ => None,
-        }
+        Codec::from_id((self.attributes() & 0x07) as u8)
     }
 
     /// Whether all records carry the time of the append (`max_timestamp`).

@@ -84,6 +84,14 @@ pub fn decompress(codec: Codec, bytes: &Bytes, limit: usize) -> Result<Bytes, De
     Ok(Bytes::from(out))
 }
 
+/// How many bytes `bytes` are once decompressed, if that is at most `limit`; nothing of them is kept.
+pub fn decompressed_size(codec: Codec, bytes: &[u8], limit: usize) -> Result<usize, DecompressError> {
+    let mut stream = Decompressor::new(codec, bytes, limit)?;
+    let mut out = vec![0; GROWTH_BYTES_MIN];
+    while stream.read(&mut out)? > 0 {}
+    Ok(stream.produced())
+}
+
 /// `bytes` as `codec` writes them at its default level, in the form that Kafka's clients write: snappy with xerial
 /// framing, lz4 as a frame of independent blocks.
 pub fn compress(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>, CompressError> {

@@ -15,6 +15,7 @@ mod offsets;
 mod producing;
 mod replication;
 mod stalls;
+mod telemetry;
 mod topics;
 mod whole;
 

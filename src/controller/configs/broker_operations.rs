@@ -106,6 +106,6 @@ keys! { OPERATION_KEYS;
         "How many samples replication quotas keep.";
     "replication.quota.window.size.seconds": Int = Some("1"), AtLeast(1), Low, ReadOnly, Stored =>
         "How long each of those samples is.";
-    "telemetry.max.bytes": Int = Some("1048576"), AtLeast(1), Low, ReadOnly, Stored =>
+    "telemetry.max.bytes": Int = Some("1048576"), AtLeast(1), Low, ReadOnly, Acts =>
         "The largest push of client metrics.";
 }

@@ -81,6 +81,8 @@ part! {
         fetch_max_bytes: u32 = "fetch.max.bytes";
         max_incremental_fetch_session_cache_slots: usize = "max.incremental.fetch.session.cache.slots";
         max_request_partition_size_limit: usize = "max.request.partition.size.limit";
+        /// The largest push of a client's metrics, as it is sent.
+        telemetry_max_bytes: usize = "telemetry.max.bytes";
     }
 }
 

@@ -28,10 +28,10 @@ keys! { GROUP_KEYS;
 }
 
 keys! { CLIENT_METRICS_KEYS;
-    "interval.ms": Int = Some("300000"), Any, Medium, ClusterWide, Stored =>
+    "interval.ms": Int = Some("300000"), Any, Medium, ClusterWide, Acts =>
         "How often the client pushes its metrics.";
-    "match": List = Some(""), Any, Medium, ClusterWide, Stored =>
+    "match": List = Some(""), Any, Medium, ClusterWide, Acts =>
         "Which clients the subscription is for, as selector=pattern pairs; empty means all.";
-    "metrics": List = Some(""), Any, Medium, ClusterWide, Stored =>
+    "metrics": List = Some(""), Any, Medium, ClusterWide, Acts =>
         "Which metrics the client pushes, as name prefixes; `*` means all, empty means none.";
 }

@@ -40,7 +40,7 @@ pub use key::{Allowed, Change, Effect, Importance, Key, Kind, Synonym};
 pub use layers::{BrokerConfigs, ConfigSource, Override, Overrides};
 pub use listeners::{Endpoint, ListenHost, Listener};
 pub use older_keys::{ForeignKey, foreign_key};
-pub use resource_rules::{check_client_metrics, check_group};
+pub use resource_rules::check_group;
 pub use tables::Resource;
 pub use topic_config::TopicConfig;
 pub use typed::{CleanupPolicy, CompressionType};

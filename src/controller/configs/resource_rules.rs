@@ -1,5 +1,4 @@
-//! What must hold of the configs of a group (`GroupConfig.validate`) and of a client-metrics subscription
-//! (`ClientMetricsConfigs.validate`), beyond what each value must be by itself.
+//! What must hold of the configs of a group (`GroupConfig.validate`), beyond what each value must be by itself.
 
 use super::broker_settings::BrokerSettings;
 use super::layers::{Overrides, default_value};
@@ -118,47 +117,6 @@ fn check_session_outlasts_heartbeat(
     }
 }
 
-/// The shortest and the longest time between two pushes of a client's metrics, ms.
-const PUSH_INTERVAL_MS: (i64, i64) = (100, 3_600_000);
-
-/// What a subscription may select clients by.
-const SELECTORS: [&str; 6] = [
-    "client_id",
-    "client_instance_id",
-    "client_software_name",
-    "client_software_version",
-    "client_source_address",
-    "client_source_port",
-];
-
-/// Checks what is set for a client-metrics subscription. (Whether a selector's pattern is a regular expression is not
-/// looked at.)
-///
-/// # Errors
-/// [`ConfigError::InvalidValue`].
-pub fn check_client_metrics(overrides: &Overrides) -> Result<(), ConfigError> {
-    let (least, most) = PUSH_INTERVAL_MS;
-    if let Some(set) = overrides.get("interval.ms").filter(|set| !in_range(Some(&set.value), least, most)) {
-        return Err(ConfigError::InvalidValue {
-            key: "interval.ms".to_owned(),
-            value: set.text.to_string(),
-            allowed: format!("between {least} and {most}"),
-        });
-    }
-    let Some(Value::List(selectors)) = overrides.get("match").map(|set| &set.value) else { return Ok(()) };
-    for selector in selectors {
-        let is_known = selector.split_once('=').is_some_and(|(name, _)| SELECTORS.contains(&name.trim()));
-        if !is_known {
-            return Err(ConfigError::InvalidValue {
-                key: "match".to_owned(),
-                value: selector.clone(),
-                allowed: format!("a list of selector=pattern, where a selector is {}", SELECTORS.join(", ")),
-            });
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,16 +134,5 @@ mod tests {
         assert!(check(&[("streams.num.standby.replicas", "3")]).is_err());
         let both = [("share.heartbeat.interval.ms", "15000"), ("share.session.timeout.ms", "45000")];
         assert_eq!(check(&both), Ok(()));
-    }
-
-    #[test]
-    fn a_subscription_selects_by_what_there_is() {
-        let check = |pairs: &[(&str, &str)]| {
-            let set = Overrides::parse(Resource::ClientMetrics, pairs.iter().copied()).unwrap();
-            check_client_metrics(&set).is_ok()
-        };
-        assert!(check(&[("interval.ms", "100"), ("match", "client_id=a.*,client_source_port=9")]));
-        assert!(!check(&[("interval.ms", "99")]) && !check(&[("interval.ms", "3600001")]));
-        assert!(!check(&[("match", "client=a")]) && !check(&[("match", "client_id")]));
     }
 }
