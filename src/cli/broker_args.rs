@@ -12,7 +12,7 @@ use crate::base::NodeId;
 use crate::controller::NewTopic;
 use crate::controller::configs::{ConfigError, Listener, Overrides, Resource};
 use crate::server::{
-    BrokerOptions, DEFAULT_LISTENER, localhost, new_topic, parse_advertised, parse_listener,
+    BrokerOptions, DEFAULT_LISTENER, Pace, localhost, new_topic, parse_advertised, parse_listener,
 };
 
 /// The setting that `--memory` stands for.
@@ -50,6 +50,9 @@ pub(super) struct BrokerArgs {
     /// Read settings that one broker alone has from a file, such as its broker.rack (may be repeated)
     #[arg(long, value_name = "ID=FILE")]
     broker_config: Vec<String>,
+    /// How the brokers' time goes: as the machine's, only when `huld clock` says so, or N times as fast
+    #[arg(long, value_name = "machine|manual|xN", default_value_t)]
+    clock: Pace,
     /// How log lines are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(super) log_format: LogFormat,
@@ -94,7 +97,16 @@ impl BrokerArgs {
         let seed = self.seed.unwrap_or(defaults.seed);
         let broker_configs = self.broker_configs(&mut warnings)?;
         let brokers = self.brokers;
-        let options = BrokerOptions { configs, listeners, brokers, broker_configs, topics, seed, ..defaults };
+        let options = BrokerOptions {
+            configs,
+            listeners,
+            brokers,
+            broker_configs,
+            topics,
+            seed,
+            pace: self.clock,
+            ..defaults
+        };
         Ok((options, warnings))
     }
 
@@ -258,6 +270,7 @@ mod tests {
             seed: None,
             brokers: 1,
             broker_config: Vec::new(),
+            clock: Pace::Machine,
             log_format: LogFormat::Text,
         };
         let names = |listen: &[&str]| {

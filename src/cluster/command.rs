@@ -160,6 +160,9 @@ pub enum CommandError {
         /// The number that was named.
         serial: u64,
     },
+    /// Carrying it out has failed.
+    #[error("that has failed by a defect of huld, which its log tells of")]
+    Defect,
     /// The controller refuses it.
     #[error(transparent)]
     Controller(#[from] ControllerError),

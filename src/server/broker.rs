@@ -4,13 +4,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::driver::Driver;
-use super::{BrokerOptions, NewBroker, Server, StartError};
-use crate::base::NodeId;
-use crate::cluster::{BrokerState, Command, Done};
+use super::{BrokerOptions, NewBroker, Pace, Server, StartError};
+use crate::base::{NodeId, Now};
+use crate::cluster::{BrokerState, Command, Done, WaitDescription};
 
 /// A broker that runs on a thread of its own until it is dropped.
 ///
@@ -97,6 +98,28 @@ impl Broker {
     /// Every broker and how it is, in the order of their ids.
     pub fn brokers(&self) -> Vec<(NodeId, BrokerState)> {
         self.driver.brokers()
+    }
+
+    /// All that waits, in the order in which it began to.
+    pub fn waits(&self) -> Vec<WaitDescription> {
+        self.driver.look(|cluster, now| cluster.waits(now))
+    }
+
+    /// How the cluster's time goes, and what time it is there.
+    pub fn time(&self) -> (Pace, Now) {
+        self.driver.time()
+    }
+
+    /// Lets the cluster's time go at another pace from now on.
+    pub fn set_pace(&self, pace: Pace) {
+        self.driver.set_pace(pace);
+    }
+
+    /// Moves the cluster's time on: everything that would have happened by itself meanwhile has happened when this
+    /// returns, each at its time and in order. Clients' own time goes on as it did.
+    pub fn advance(&self, span: Duration) {
+        let end = self.driver.begin_advance(span);
+        while !self.driver.step_towards(end) {}
     }
 
     /// How many panics there were: defects of huld, each of which ended the connection that met it.

@@ -22,12 +22,12 @@ use std::time::Duration;
 use slab::Slab;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::clock::Clock;
+use super::clock::{Clock, ClusterClock, Pace};
 use super::doors::{DoorChange, NewBroker};
 use super::lock;
 use super::mailbox::{Delivery, Ending, Mailbox};
 use crate::api::{Connection, Prepared, Reply};
-use crate::base::{ConnectionId, Instant, NodeId};
+use crate::base::{ConnectionId, Instant, NodeId, Now};
 use crate::cluster::{BrokerState, Cluster, Command, CommandError, Done, Output};
 
 /// What became of a request.
@@ -45,8 +45,9 @@ pub(crate) enum Turn {
 #[derive(Debug)]
 pub(crate) struct Driver {
     core: Mutex<Core>,
+    /// The machine's, not the cluster's.
     clock: Clock,
-    /// What the timer task sleeps for, in nanoseconds on the clock.
+    /// What the timer task sleeps for, in nanoseconds on the machine's clock.
     armed: AtomicU64,
     rearmed: Notify,
     open: AtomicUsize,
@@ -59,6 +60,9 @@ pub(crate) struct Driver {
 #[derive(Debug)]
 struct Core {
     cluster: Cluster,
+    clock: ClusterClock,
+    /// Where those who move the clock on want it to be, the furthest of them.
+    wanted: Instant,
     connections: Slab<Entry>,
     /// Makes ids unique although places in the slab are used again.
     opened: u32,
@@ -71,11 +75,19 @@ struct Entry {
 }
 
 impl Driver {
-    /// `doors` hears of brokers that go down and come up again.
-    pub(crate) fn new(cluster: Cluster, clock: Clock, doors: mpsc::UnboundedSender<DoorChange>) -> Self {
-        let armed = cluster.poll_timeout().map_or(u64::MAX, Instant::as_nanos);
+    /// `steered` is the cluster's clock, told from the machine's. `doors` hears of brokers that go down and come up
+    /// again.
+    pub(crate) fn new(
+        cluster: Cluster,
+        clock: Clock,
+        steered: ClusterClock,
+        doors: mpsc::UnboundedSender<DoorChange>,
+    ) -> Self {
+        let deadline = cluster.poll_timeout().and_then(|deadline| steered.on_machine(deadline));
+        let armed = deadline.map_or(u64::MAX, Instant::as_nanos);
+        let wanted = Instant::ZERO;
         Driver {
-            core: Mutex::new(Core { cluster, connections: Slab::new(), opened: 0 }),
+            core: Mutex::new(Core { cluster, clock: steered, wanted, connections: Slab::new(), opened: 0 }),
             clock,
             armed: AtomicU64::new(armed),
             rearmed: Notify::new(),
@@ -87,6 +99,7 @@ impl Driver {
         }
     }
 
+    /// The machine's clock, by which the shell lives.
     pub(crate) fn clock(&self) -> Clock {
         self.clock
     }
@@ -99,7 +112,7 @@ impl Driver {
     /// How many requests wait.
     #[cfg(test)]
     pub(super) fn parked(&self) -> usize {
-        lock(&self.core).cluster.waits(self.clock.now()).len()
+        self.look(|cluster, now| cluster.waits(now).len())
     }
 
     /// Connections that are open.
@@ -114,8 +127,7 @@ impl Driver {
 
     /// A client has connected. The connection ends when the handle is dropped.
     pub(crate) fn open(self: &Arc<Self>, connection: Connection) -> Handle {
-        let now = self.clock.now();
-        let mailbox = Arc::new(Mailbox::new(now.instant));
+        let mailbox = Arc::new(Mailbox::new(self.clock.instant()));
         let mut core = lock(&self.core);
         core.opened = core.opened.wrapping_add(1);
         let generation = core.opened;
@@ -137,7 +149,7 @@ impl Driver {
     /// # Errors
     /// As the cluster has them.
     pub(crate) fn command(&self, command: Command) -> Result<Done, CommandError> {
-        let mut done = Ok(Done::AsAsked);
+        let mut done = Err(CommandError::Defect);
         self.call(None, |cluster, now| done = cluster.handle_command(now, command));
         done
     }
@@ -165,6 +177,53 @@ impl Driver {
     /// Every broker and how it is.
     pub(crate) fn brokers(&self) -> Vec<(NodeId, BrokerState)> {
         lock(&self.core).cluster.brokers()
+    }
+
+    /// Looks at the cluster.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Cluster, Now) -> T) -> T {
+        let mut core = lock(&self.core);
+        let now = core.clock.now(self.clock.now());
+        look(&mut core.cluster, now)
+    }
+
+    /// The cluster's clock: how it goes, and what it shows.
+    pub(crate) fn time(&self) -> (Pace, Now) {
+        let core = lock(&self.core);
+        (core.clock.pace(), core.clock.now(self.clock.now()))
+    }
+
+    /// Lets the cluster's clock go otherwise from now on.
+    pub(crate) fn set_pace(&self, pace: Pace) {
+        let machine = self.clock.now();
+        lock(&self.core).clock.set_pace(machine, pace);
+        // The timer task looks again: what it sleeps for may be nearer now.
+        self.call(None, Cluster::handle_timeout);
+    }
+
+    /// Begins to move the cluster's clock on by `span`; [`Driver::step_towards`] must be called until it is there.
+    /// Several who do this at a time move it by all their spans.
+    pub(crate) fn begin_advance(&self, span: Duration) -> Instant {
+        let mut core = lock(&self.core);
+        let now = core.clock.now(self.clock.now()).instant;
+        core.wanted = core.wanted.max(now) + span;
+        core.wanted
+    }
+
+    /// Moves the cluster's clock on towards `end`, no further than to the next moment at which something happens by
+    /// itself, which then does. Returns whether the clock is there and nothing is left to do.
+    pub(crate) fn step_towards(&self, end: Instant) -> bool {
+        let mut core = lock(&self.core);
+        let machine = self.clock.now();
+        let now = core.clock.now(machine).instant;
+        let due = core.cluster.poll_timeout().filter(|due| *due <= end.max(now));
+        core.clock.move_to(machine, due.unwrap_or(end));
+        drop(core);
+        match due {
+            Some(_) => self.call(None, Cluster::handle_timeout),
+            // Deadlines are nearer now.
+            None => self.call(None, |_, _| ()),
+        };
+        due.is_none()
     }
 
     /// Ends every connection, those that wait with the answer that there is, and every one that comes later.
@@ -231,16 +290,12 @@ impl Driver {
 
     /// One call into the cluster, and everything that comes out of it. The reply of `own`, if there is one, is
     /// returned; everything else is delivered.
-    fn call(
-        &self,
-        own: Option<ConnectionId>,
-        into: impl FnOnce(&mut Cluster, crate::base::Now),
-    ) -> Option<Delivery> {
+    fn call(&self, own: Option<ConnectionId>, into: impl FnOnce(&mut Cluster, Now)) -> Option<Delivery> {
         let mut woken = Vec::new();
         let mut mine = None;
         let mut core = lock(&self.core);
-        let Core { cluster, connections, .. } = &mut *core;
-        let now = self.clock.now();
+        let Core { cluster, clock, connections, .. } = &mut *core;
+        let now = clock.now(self.clock.now());
         // The cluster stays usable after a panic: it is a plain value, and what the handler had not done is not done.
         if catch_unwind(AssertUnwindSafe(|| into(cluster, now))).is_err() {
             self.panics.fetch_add(1, Ordering::Relaxed);
@@ -269,7 +324,7 @@ impl Driver {
                 woken.extend(mailbox.deliver(delivery));
             }
         }
-        let deadline = cluster.poll_timeout();
+        let deadline = cluster.poll_timeout().and_then(|deadline| clock.on_machine(deadline));
         drop(core);
         self.arm(deadline);
         woken.into_iter().for_each(Waker::wake);
@@ -345,12 +400,20 @@ impl Drop for Handle {
 mod tests {
     use super::*;
     use crate::api::Endpoint;
-    use crate::base::Now;
     use crate::cluster::ClusterConfig;
+    use crate::faults::{HoldPoint, HoldRule};
+
+    fn api_versions() -> Prepared {
+        // Key, version, correlation id, and no client id.
+        let frame: &[u8] = &[0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff];
+        crate::api::Preparer::default().prepare(bytes::Bytes::copy_from_slice(frame)).unwrap()
+    }
 
     fn driver() -> Arc<Driver> {
         let cluster = Cluster::new(ClusterConfig::default(), Now::default()).unwrap();
-        Arc::new(Driver::new(cluster, Clock::start(), mpsc::unbounded_channel().0))
+        let clock = Clock::start();
+        let steered = ClusterClock::new(clock.now(), Pace::Machine);
+        Arc::new(Driver::new(cluster, clock, steered, mpsc::unbounded_channel().0))
     }
 
     fn open(driver: &Arc<Driver>) -> Handle {
@@ -370,6 +433,47 @@ mod tests {
         assert_eq!((driver.panics(), driver.open_connections()), (1, 0));
         drop(open(&driver));
         assert_eq!(driver.panics(), 1);
+    }
+
+    #[test]
+    fn a_manual_clock_is_moved_from_deadline_to_deadline() {
+        let driver = driver();
+        driver.set_pace(Pace::Manual);
+        let (pace, start) = driver.time();
+        assert_eq!(pace, Pace::Manual);
+        let rule =
+            HoldRule { time_limit: Some(Duration::from_secs(3)), ..HoldRule::new(HoldPoint::BeforeApply) };
+        driver.command(Command::AddHold(rule)).unwrap();
+        let handle = open(&driver);
+        let turn = handle.request(api_versions());
+        assert!(matches!(turn, Turn::Parked), "{turn:?}");
+        let mut steps = 0;
+        let mut advance = |millis| {
+            let end = driver.begin_advance(Duration::from_millis(millis));
+            while !driver.step_towards(end) {
+                steps += 1;
+            }
+            (driver.time().1.instant - start.instant, driver.parked(), steps)
+        };
+        assert_eq!(advance(2_999), (Duration::from_millis(2_999), 1, 0));
+        assert_eq!(advance(100_000), (Duration::from_millis(102_999), 0, 1));
+        let mut context = std::task::Context::from_waker(Waker::noop());
+        assert!(matches!(
+            handle.mailbox().poll_delivery(&mut context),
+            std::task::Poll::Ready(Delivery::Reply(_))
+        ));
+    }
+
+    #[test]
+    fn two_who_move_the_clock_move_it_by_both_spans() {
+        let driver = driver();
+        driver.set_pace(Pace::Manual);
+        let start = driver.time().1.instant;
+        let ends = [10, 20].map(|millis| driver.begin_advance(Duration::from_millis(millis)));
+        for end in ends {
+            assert!(driver.step_towards(end));
+        }
+        assert_eq!(driver.time().1.instant - start, Duration::from_millis(30));
     }
 
     #[test]

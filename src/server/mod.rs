@@ -29,7 +29,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 pub use broker::Broker;
-pub use clock::Clock;
+use clock::ClusterClock;
+pub use clock::{Clock, Pace, PaceError};
 pub use options::{
     AddressError, BrokerOptions, DEFAULT_LISTENER, DEFAULT_PORT, StartError, localhost, parse_advertised,
     parse_listener,
@@ -82,8 +83,7 @@ impl Server {
     /// # Errors
     /// If an address can't be had, or settings or topics can't be as they are.
     pub fn bind(options: BrokerOptions) -> Result<Server, StartError> {
-        let BrokerOptions { configs, listeners, brokers, broker_configs, topics, seed, give_back_memory } =
-            options;
+        let BrokerOptions { configs, listeners, brokers, broker_configs, topics, seed, pace, .. } = options;
         let settings = BrokerSettings::resolve(&configs)?;
         let listeners = listeners.as_deref();
         let shared = plan::Shared { configs: &configs, settings: &settings, listeners };
@@ -108,17 +108,19 @@ impl Server {
             ..ClusterConfig::default()
         };
         let clock = Clock::start();
-        let mut cluster = Cluster::new(config, clock.now())?;
+        let steered = ClusterClock::new(clock.now(), pace);
+        let started = steered.now(clock.now());
+        let mut cluster = Cluster::new(config, started)?;
         for topic in topics {
             let name = topic.name.clone();
             cluster
-                .handle_command(clock.now(), Command::CreateTopic(topic))
+                .handle_command(started, Command::CreateTopic(topic))
                 .map_err(|source| StartError::Topic { name, source })?;
         }
         let (doors, door_changes) = mpsc::unbounded_channel();
-        let driver = Arc::new(Driver::new(cluster, clock, doors));
+        let driver = Arc::new(Driver::new(cluster, clock, steered, doors));
         let shared = Arc::new(Shared::new(driver, ConnectionLimits::new(&settings)));
-        Ok(Server { bound, shared, door_changes, give_back_memory })
+        Ok(Server { bound, shared, door_changes, give_back_memory: options.give_back_memory })
     }
 
     /// Kafka's `node.id` of each broker.

@@ -7,6 +7,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use super::clock::Pace;
 use crate::api::PrepareLimits;
 use crate::base::NodeId;
 use crate::cluster::CommandError;
@@ -37,6 +38,8 @@ pub struct BrokerOptions {
     pub topics: Vec<NewTopic>,
     /// Decides every random draw. Default: another one each time.
     pub seed: u64,
+    /// How the cluster's time goes. Default: as the machine's.
+    pub pace: Pace,
     /// Has the allocator give free memory back to the system; called after many connections have closed. Default:
     /// nothing, since that is the whole process's business.
     pub give_back_memory: fn(),
@@ -51,6 +54,7 @@ impl Default for BrokerOptions {
             broker_configs: BTreeMap::new(),
             topics: Vec::new(),
             seed: random_seed(),
+            pace: Pace::default(),
             give_back_memory: || {},
         }
     }
@@ -79,6 +83,12 @@ impl BrokerOptions {
     pub fn with_broker_setting(mut self, broker: i32, key: &str, value: &str) -> Result<Self, ConfigError> {
         self.broker_configs.entry(NodeId(broker)).or_default().set(Resource::Broker, key, value)?;
         Ok(self)
+    }
+
+    /// The same, with the cluster's time at this pace.
+    pub fn with_pace(mut self, pace: Pace) -> Self {
+        self.pace = pace;
+        self
     }
 
     /// The same, with a topic of this name and number of partitions.

@@ -446,3 +446,35 @@ fn a_broker_that_starts_again_listens_where_it_did_and_others_come_and_go() {
     broker.command(Command::RemoveBroker(NodeId(3))).unwrap();
     assert_eq!(broker.brokers().len(), 2);
 }
+
+const HOUR: Duration = Duration::from_secs(3600);
+const HOUR_MS: i32 = 3_600_000;
+
+#[test]
+fn under_a_manual_clock_an_hour_passes_when_it_is_told_to() {
+    let options = BrokerOptions::default().with_pace(Pace::Manual).with_topic("waits", 1);
+    let broker = Broker::start(options).unwrap();
+    let (pace, start) = broker.time();
+    assert_eq!(pace, Pace::Manual);
+    let mut stream = parked(&broker, HOUR_MS);
+    broker.advance(HOUR - Duration::from_millis(1));
+    assert_eq!(broker.waits().len(), 1);
+    broker.advance(Duration::from_millis(1));
+    assert_eq!(response(&mut stream).0, 1);
+    let now = broker.time().1;
+    assert_eq!(now.instant - start.instant, HOUR);
+    assert_eq!(now.wall.as_millis() - start.wall.as_millis(), i64::from(HOUR_MS));
+}
+
+#[test]
+fn a_change_of_pace_reaches_who_waits_already() {
+    let broker = start_with_topic();
+    let mut stream = parked(&broker, HOUR_MS);
+    // The timer sleeps for the hour that this would take; it has to hear of the new pace.
+    broker.set_pace(Pace::Times(10_000));
+    assert_eq!(response(&mut stream).0, 1);
+    broker.set_pace(Pace::Machine);
+    let mut stream = parked(&broker, HOUR_MS);
+    broker.advance(HOUR);
+    assert_eq!(response(&mut stream).0, 1);
+}
