@@ -22,28 +22,32 @@ class HuldTarget:
     def __init__(self, binary, layout):
         self.binary = binary
         self.layout = layout
-        self.process = None
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+        pass
 
-    def before(self, suite):
-        """Starts the broker and gives the variables that the suite needs to find it."""
-        self.log_path = self.layout.logs / f"{suite}-huld.log"
-        self.process, port = start_huld(self.binary, self.log_path, "--set", NO_RETENTION)
-        return {
+    def start(self, suite):
+        """Starts the suite's broker."""
+        return SuitesHuld(self.binary, self.layout.logs / f"{suite}-huld.log")
+
+
+class SuitesHuld:
+    """One suite's huld: `variables` tell the suite where it is, `stop` must be called."""
+
+    def __init__(self, binary, log_path):
+        self.log_path = log_path
+        self.process, port = start_huld(binary, log_path, "--set", NO_RETENTION)
+        self.variables = {
             "HULD_BOOTSTRAP": f"127.0.0.1:{port}",
-            "HULD_TARGET": self.name,
-            "HULD_BIN": str(self.binary),
+            "HULD_TARGET": HuldTarget.name,
+            "HULD_BIN": str(binary),
             "HULD_PID": str(self.process.pid),
         }
 
-    def after(self):
+    def stop(self):
         """Stops the broker; gives what was wrong with it, or None."""
         code = self.process.poll()
         if code is not None:
@@ -60,6 +64,18 @@ class HuldTarget:
         if "panicked at" in self.log_path.read_text(errors="replace"):
             return f"huld panicked, see {self.log_path}"
         return None
+
+
+class SharedBroker:
+    """What a suite gets of a broker that all suites share."""
+
+    def __init__(self, target, address):
+        self.target = target
+        self.variables = {"HULD_BOOTSTRAP": address, "HULD_TARGET": target.name}
+
+    def stop(self):
+        """Leaves the broker as it is; gives what is wrong with it, or None."""
+        return self.target.fault()
 
 
 def start_huld(binary, log_path, *arguments):
@@ -129,10 +145,10 @@ class KafkaTarget:
             self.process.wait()
         shutil.rmtree(self.home, ignore_errors=True)
 
-    def before(self, suite):
-        return {"HULD_BOOTSTRAP": f"127.0.0.1:{self.port}", "HULD_TARGET": self.name}
+    def start(self, suite):
+        return SharedBroker(self, f"127.0.0.1:{self.port}")
 
-    def after(self):
+    def fault(self):
         code = self.process.poll()
         return None if code is None else f"Apache Kafka ended during the suite with code {code}"
 
@@ -151,10 +167,10 @@ class RunningTarget:
     def __exit__(self, *_):
         pass
 
-    def before(self, suite):
-        return {"HULD_BOOTSTRAP": self.address, "HULD_TARGET": self.name}
+    def start(self, suite):
+        return SharedBroker(self, self.address)
 
-    def after(self):
+    def fault(self):
         return None
 
 

@@ -1,6 +1,5 @@
 """What the suites need, fetched into the cache folder; every part does nothing when it is complete."""
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -94,15 +93,5 @@ def debian_packages(layout, log):
 
 
 def kafka_jars(layout, log):
-    pom = layout.integration / "pom.xml"
-    stamp = layout.jars / ".complete"
-    version = hashlib.sha256(pom.read_bytes()).hexdigest()
-    if stamp.exists() and stamp.read_text() == version:
-        return
-    shutil.rmtree(layout.jars, ignore_errors=True)
-    # Maven would leave a target folder beside the pom, so it works on a copy.
-    work = layout.cache / "jars-work"
-    work.mkdir(parents=True, exist_ok=True)
-    shutil.copy(pom, work / "pom.xml")
-    call(log, "mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={layout.jars}", cwd=work)
-    stamp.write_text(version)
+    call(log, str(layout.integration / "harness" / "maven-jars"), str(layout.integration / "pom.xml"),
+         str(layout.jars), env=layout.environment())

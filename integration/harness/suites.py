@@ -7,9 +7,10 @@ import signal
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-SUITE_LIMIT_S = 240
+SUITE_LIMIT_S = 480
 CARGO_LIMIT_S = 1800
 REPORT = re.compile(r"(ok|not ok|skip) (\w+)(?:: (.*))?$")
 
@@ -21,18 +22,22 @@ class Results:
         self.passes = 0
         self.failures = []
         self.skips = 0
+        self.lock = threading.Lock()  # Suites run side by side.
 
     def passed(self, suite, test, count=1):
-        self.passes += count
-        print(f"ok      {suite} {test}", flush=True)
+        with self.lock:
+            self.passes += count
+            print(f"ok      {suite} {test}", flush=True)
 
     def failed(self, suite, test, reason, count=1):
-        self.failures.extend([f"{suite} {test}: {reason}"] * count)
-        print(f"not ok  {suite} {test}: {reason}", flush=True)
+        with self.lock:
+            self.failures.extend([f"{suite} {test}: {reason}"] * count)
+            print(f"not ok  {suite} {test}: {reason}", flush=True)
 
     def skipped(self, suite, test, reason):
-        self.skips += 1
-        print(f"skip    {suite} {test}: {reason}", flush=True)
+        with self.lock:
+            self.skips += 1
+            print(f"skip    {suite} {test}: {reason}", flush=True)
 
     def conclude(self):
         """Prints the sum; gives the exit code."""
@@ -101,37 +106,102 @@ def wait(process, limit_s):
     except subprocess.TimeoutExpired:
         return f"none, since it was ended after {limit_s} s"
     finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        end_group(process)
         process.wait()
 
 
-def run(suite, target, layout, results):
-    """Runs one client suite against a target."""
-    folder = layout.integration / suite
-    command, cwd = ([str(folder / "run")], folder) if folder.is_dir() else ([f"{folder}.py"], layout.integration)
-    if not os.path.exists(command[0]):
-        results.failed(suite, "run", f"{command[0]} is missing")
-        return
-    print(f"# {suite}", flush=True)
-    began = time.monotonic()
+def end_group(process):
     try:
-        environment = layout.environment() | target.before(suite)
-    except (RuntimeError, OSError) as error:
-        results.failed(suite, "broker", str(error))
-        return
-    reported = failures = 0
-    with (layout.logs / f"{suite}.log").open("w") as log:
-        process = subprocess.Popen(command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=log, text=True, errors="replace",
-                                   start_new_session=True)
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # All of it has ended by itself.
+
+
+class Lanes:
+    """Runs suites, as many side by side as there are lanes."""
+
+    def __init__(self, target, layout, results):
+        self.target = target
+        self.layout = layout
+        self.results = results
+        self.running = set()
+        self.stopped = False
+        self.lock = threading.Lock()
+
+    def run(self, names, lanes):
+        """Runs all of them; when it is interrupted, it ends those that run."""
+        with ThreadPoolExecutor(lanes) as pool:
+            done = [pool.submit(self.run_one, name) for name in names]
+            try:
+                for each in done:
+                    each.result()
+            except BaseException:
+                self.stop()
+                raise
+
+    def stop(self):
+        with self.lock:
+            self.stopped = True
+            for process in self.running:
+                end_group(process)
+
+    def run_one(self, suite):
+        if self.stopped:
+            return
+        print(f"# {suite}", flush=True)
+        began = time.monotonic()
+        try:
+            broker = self.target.start(suite)
+        except (RuntimeError, OSError) as error:
+            self.results.failed(suite, "broker", str(error))
+            return
+        try:
+            self.run_against(broker, suite)
+        finally:
+            fault = broker.stop()
+        if fault:
+            self.results.failed(suite, "broker", fault)
+        print(f"# {suite} took {time.monotonic() - began:.0f} s", flush=True)
+
+    def run_against(self, broker, suite):
+        folder = self.layout.integration / suite
+        command, cwd = ([str(folder / "run")], folder) if folder.is_dir() else ([f"{folder}.py"], folder.parent)
+        path = self.layout.logs / f"{suite}.log"
+        if not os.path.exists(command[0]):
+            self.results.failed(suite, "run", f"{command[0]} is missing")
+            return
+        path.unlink(missing_ok=True)
+        # Appending, since what the suite says on its standard error goes there too.
+        with path.open("a") as log, self.lock:
+            if self.stopped:
+                return
+            process = subprocess.Popen(command, cwd=cwd, env=self.layout.environment() | broker.variables,
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True,
+                                       errors="replace", start_new_session=True)
+            self.running.add(process)
         late = threading.Event()
-        timer = threading.Timer(SUITE_LIMIT_S, lambda: (late.set(), os.killpg(process.pid, signal.SIGKILL)))
+        timer = threading.Timer(SUITE_LIMIT_S, lambda: (late.set(), end_group(process)))
         timer.start()
         try:
-            for line in process.stdout:
+            reported, failures = self.read_reports(process.stdout, suite, path)
+        finally:
+            timer.cancel()
+            code = wait(process, 10)
+            with self.lock:
+                self.running.discard(process)
+        if late.is_set():
+            self.results.failed(suite, "run", f"not finished after {SUITE_LIMIT_S} s, see {path}")
+        elif code != 0 and not failures:
+            self.results.failed(suite, "run", f"exit code {code}, see {path}")
+        elif not reported:
+            self.results.failed(suite, "run", f"no test was reported, see {path}")
+
+    def read_reports(self, lines, suite, path):
+        """Passes on what the suite reports; gives how many tests that were, and how many failed."""
+        began = time.monotonic()
+        reported = failures = 0
+        with path.open("a") as log:
+            for line in lines:
                 log.write(f"[{time.monotonic() - began:7.2f}] {line}")
                 log.flush()
                 report = REPORT.match(line.rstrip())
@@ -140,22 +210,10 @@ def run(suite, target, layout, results):
                 reported += 1
                 kind, test, reason = report.groups()
                 if kind == "ok":
-                    results.passed(suite, test)
+                    self.results.passed(suite, test)
                 elif kind == "skip":
-                    results.skipped(suite, test, reason or "no reason given")
+                    self.results.skipped(suite, test, reason or "no reason given")
                 else:
                     failures += 1
-                    results.failed(suite, test, reason or "no reason given")
-        finally:
-            timer.cancel()
-            code = wait(process, 10)
-    if late.is_set():
-        results.failed(suite, "run", f"not finished after {SUITE_LIMIT_S} s, see {layout.logs}/{suite}.log")
-    elif code != 0 and not failures:
-        results.failed(suite, "run", f"exit code {code}, see {layout.logs}/{suite}.log")
-    elif not reported:
-        results.failed(suite, "run", f"no test was reported, see {layout.logs}/{suite}.log")
-    fault = target.after()
-    if fault:
-        results.failed(suite, "broker", fault)
-    print(f"# {suite} took {time.monotonic() - began:.0f} s", flush=True)
+                    self.results.failed(suite, test, reason or "no reason given")
+        return reported, failures

@@ -1,9 +1,12 @@
+import java.io.IOException;
+import java.io.InputStream;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.UUID;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
@@ -28,6 +31,15 @@ final class Broker {
   Broker(String bootstrap, String groupProtocol) {
     this.bootstrap = bootstrap;
     this.groupProtocol = groupProtocol;
+  }
+
+  /** Whether the client under test is one from before 4.0. */
+  static boolean clientIsOfThree() throws IOException {
+    Properties about = new Properties();
+    try (InputStream file = Broker.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+      about.load(file);
+    }
+    return about.getProperty("version").startsWith("3.");
   }
 
   static String topicName() {

@@ -4,7 +4,6 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.Admin;
-import org.apache.kafka.clients.consumer.CloseOptions;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -152,8 +151,9 @@ final class LongPollTests {
   }
 
   /** Closes without waiting for the fetch that the client has sent ahead, which would last for its max wait. */
+  @SuppressWarnings("deprecation") // What came in its place isn't there in kafka-clients 3.9.
   private static void leave(Consumer<byte[], byte[]> consumer) {
-    consumer.close(CloseOptions.timeout(Duration.ZERO));
+    consumer.close(Duration.ZERO);
   }
 
   private static double millisSince(long start) {

@@ -5,13 +5,22 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** A list of named tests. Prints one line a test: `ok NAME` or `not ok NAME: reason`. */
+/** A list of named tests. Prints one line a test: `ok NAME`, `not ok NAME: reason` or `skip NAME: reason`. */
 final class Suite {
   /** No test may take longer; one that does is reported and left behind. */
   private static final long LIMIT_SECONDS = 60;
 
   interface Test {
     void run() throws Exception;
+  }
+
+  /** Thrown by a test that doesn't apply to this client. */
+  static final class Skip extends RuntimeException {
+    private static final long serialVersionUID = 1;
+
+    Skip(String reason) {
+      super(reason);
+    }
   }
 
   private record Named(String name, Test test) {}
@@ -31,12 +40,16 @@ final class Suite {
         continue;
       }
       ran++;
-      String reason = reasonOfFailure(named.test);
-      if (reason == null) {
-        System.out.println("ok " + named.name);
-      } else {
-        failed++;
-        System.out.println("not ok " + named.name + ": " + reason);
+      try {
+        String reason = reasonOfFailure(named.test);
+        if (reason == null) {
+          System.out.println("ok " + named.name);
+        } else {
+          failed++;
+          System.out.println("not ok " + named.name + ": " + reason);
+        }
+      } catch (Skip skipped) {
+        System.out.println("skip " + named.name + ": " + skipped.getMessage());
       }
     }
     if (ran == 0) {
@@ -67,7 +80,11 @@ final class Suite {
       }
       return where.toString();
     } catch (ExecutionException | InterruptedException thrown) {
-      return oneLine(Check.unwrap(thrown));
+      Throwable cause = Check.unwrap(thrown);
+      if (cause instanceof Skip skip) {
+        throw skip;
+      }
+      return oneLine(cause);
     }
   }
 
