@@ -66,9 +66,6 @@ final class ConsumerTests {
   }
 
   private void offsetsForTimes() throws Exception {
-    if (Broker.clientIsOfThree() && broker.groupProtocol.equals("consumer")) {
-      throw new Suite.Skip("the preview of the threaded consumer in 3.9 fails with a null pointer where there is no offset");
-    }
     String topic = broker.topic(2);
     TopicPartition partition = new TopicPartition(topic, 0);
     TopicPartition empty = new TopicPartition(topic, 1);

@@ -53,11 +53,12 @@ final class LongPollTests {
 
   private void idle() throws Exception {
     try (Consumer<byte[], byte[]> consumer = waiting(partitions(3))) {
-      long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(3 * MAX_WAIT_MS + SLACK_MS);
-      while (System.nanoTime() < end) {
+      long start = System.nanoTime();
+      while (millisSince(start) < 3 * MAX_WAIT_MS + SLACK_MS) {
         Check.equal("records", 0, consumer.poll(Duration.ofMillis(100)).count());
       }
-      Check.between("fetches answered", 2, 3, metric(consumer, "fetch-total"));
+      double answered = metric(consumer, "fetch-total");
+      Check.between("fetches answered", 2, millisSince(start) / (MAX_WAIT_MS - 1), answered);
       Check.between("mean of the fetches, ms", MAX_WAIT_MS - 1, MAX_WAIT_MS + SLACK_MS, metric(consumer, "fetch-latency-avg"));
       Check.between("longest fetch, ms", MAX_WAIT_MS - 1, MAX_WAIT_MS + SLACK_MS, metric(consumer, "fetch-latency-max"));
     }

@@ -6,7 +6,7 @@
 public final class Main {
   private Main() {}
 
-  public static void main(String[] arguments) {
+  public static void main(String[] arguments) throws Exception {
     String bootstrap = System.getenv("HULD_BOOTSTRAP");
     if (bootstrap == null || bootstrap.isEmpty()) {
       System.err.println("set HULD_BOOTSTRAP to the host:port of the broker to test");
@@ -21,8 +21,14 @@ public final class Main {
     GroupTests.addTo(suite, broker);
     // The newer consumer has fetch code and threads of its own, so it goes through the same list.
     Broker threaded = new Broker(bootstrap, "consumer");
-    ConsumerTests.addTo(suite, threaded, "_threaded");
-    LongPollTests.addTo(suite, threaded, "_threaded");
+    if (Broker.clientIsOfThree()) {
+      suite.test("threaded_consumer", () -> {
+        throw new Suite.Skip("kafka-clients 3.9 has a preview of it, which fails with null pointers and sleeps too long");
+      });
+    } else {
+      ConsumerTests.addTo(suite, threaded, "_threaded");
+      LongPollTests.addTo(suite, threaded, "_threaded");
+    }
     int failed = suite.run(arguments.length > 0 ? arguments[0] : "");
     System.exit(failed == 0 ? 0 : 1);
   }

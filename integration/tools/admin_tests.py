@@ -12,7 +12,7 @@ def configs(*arguments):
     return tool("configs", *arguments)
 
 
-@test(limit_s=90)
+@test(limit_s=300)
 def configs_of_topics():
     topic = created()
     of = ("--entity-type", "topics", "--entity-name", topic)
@@ -32,7 +32,7 @@ def configs_of_topics():
     check("InvalidConfigurationException" in output and "retention.ms" in output, f"a bad value: {output}")
 
 
-@test(limit_s=90)
+@test(limit_s=300)
 def configs_of_brokers_and_others():
     with raw.Connection(BOOTSTRAP) as connection:
         broker = str(connection.brokers()[0][0])
@@ -52,7 +52,7 @@ def configs_of_brokers_and_others():
     configs("--alter", *of, "--delete-config", "producer_byte_rate")
 
 
-@test(limit_s=60)
+@test(limit_s=180)
 def log_dirs():
     topic = filled(10)
     output = tool("log-dirs", "--describe", "--topic-list", topic)
@@ -66,7 +66,7 @@ def log_dirs():
     equal(directory["partitions"], [partition], "partitions")
 
 
-@test(limit_s=60)
+@test(limit_s=180)
 def features():
     # Which features there are is the broker's own affair; an upgrade of one that isn't there fails everywhere.
     tool("features", "describe")
@@ -74,20 +74,20 @@ def features():
     check("Could not upgrade no.such.feature" in output or "not supported" in output.lower(), f"features printed {output}")
 
 
-@test(limit_s=60)
+@test(limit_s=180)
 def cluster_id():
     output = tool("cluster", bootstrap=("cluster-id", "--bootstrap-server", BOOTSTRAP))
     check(re.fullmatch(r"Cluster ID: [\w-]{22}", output.strip()), f"cluster printed {output}")
 
 
-@test(limit_s=60)
+@test(limit_s=180)
 def leader_election():
     topic = created()
     output = tool("leader-election", "--election-type", "preferred", "--topic", topic, "--partition", "0")
     check(f"Valid replica already elected for partitions {topic}-0" in output, f"leader-election printed {output}")
 
 
-@test(limit_s=60)
+@test(limit_s=180)
 def reassign_partitions():
     check("No partition reassignments found." in tool("reassign-partitions", "--list"), "there are reassignments")
 
@@ -96,7 +96,7 @@ def json_lines(output):
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
-@test(limit_s=90)
+@test(limit_s=300)
 def verifiable_producer_and_consumer():
     topic, group = created(), topic_name()
     lines = json_lines(tool("verifiable-producer", "--topic", topic, "--max-messages", "100", "--acks", "-1"))

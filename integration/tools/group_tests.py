@@ -5,7 +5,8 @@ import tempfile
 from pathlib import Path
 
 import raw
-from launch import filled, json_value, refused, running, tool
+from launch import filled, refused, running, tool
+from running import json_value
 from tap import BOOTSTRAP, check, equal, test, topic_name
 
 
@@ -31,14 +32,14 @@ def row(output, first):
     return found[0]
 
 
-@test(limit_s=90)
+@test(limit_s=300)
 def console_consumer_group():
     topic, group = filled(10), topic_name()
     equal(consume_in(group, topic, 4), ["0", "1", "2", "3"], "first records")
     equal(consume_in(group, topic, 6), ["4", "5", "6", "7", "8", "9"], "records after resuming")
 
 
-@test(limit_s=120)
+@test(limit_s=300)
 def consumer_groups_of_the_empty():
     """A group whose member has left: listed, described, its offsets reset in every way, resumed."""
     topic, group = filled(10), topic_name()
@@ -61,7 +62,7 @@ def consumer_groups_of_the_empty():
     equal(consume_in(group, topic, 2), ["8", "9"], "records after the reset")
 
 
-@test(limit_s=120)
+@test(limit_s=300)
 def consumer_groups_of_the_living():
     """A group with a member: described with all its parts; nobody may reset or delete under it."""
     topic, group = filled(10), topic_name()
@@ -87,7 +88,7 @@ def consumer_groups_of_the_living():
     equal(described(group), {(topic, 0): ("10", "10", "0")}, "description at the end")
 
 
-@test(limit_s=120)
+@test(limit_s=300)
 def delete_groups_and_offsets():
     topic, group = filled(10), topic_name()
     consume_in(group, topic, 4)
@@ -100,7 +101,7 @@ def delete_groups_and_offsets():
     check(group not in groups("--list").splitlines(), "the group is still listed")
 
 
-@test(limit_s=60)
+@test(limit_s=180)
 def groups_tool():
     topic, group = filled(1), topic_name()
     consume_in(group, topic, 1)
@@ -133,7 +134,7 @@ def read_internal(group, formatter, wanted):
         return reader.until(f"a record of {group}", of_group, piece=json_value)
 
 
-@test(limit_s=60)
+@test(limit_s=180)
 def offsets_formatter():
     topic, group = filled(10), topic_name()
     consume_in(group, topic, 4)
@@ -147,7 +148,7 @@ def offsets_formatter():
     equal((data["protocolType"], data["protocol"], len(data["members"])), ("consumer", "range", 1), "group")
 
 
-@test(limit_s=60)
+@test(limit_s=180)
 def dump_of_consumer_offsets():
     """The bytes of the partition, as they come from a fetch, are a segment that Kafka's dump tool reads."""
     topic, group = filled(10), topic_name()

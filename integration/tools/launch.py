@@ -1,20 +1,19 @@
 """Starting Kafka's command-line tools, and topics for them to work on."""
 
-import json
 import os
-import queue
 import subprocess
 import sys
-import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "harness"))
 import raw
+from running import Running
 from tap import BOOTSTRAP, CACHE, check, equal, topic_name
 
-LIMIT_S = 30
+# Each is a JVM that starts: on a busy machine that takes its time.
+LIMIT_S = 90
 CLASSES = {
     "topics": "org.apache.kafka.tools.TopicCommand",
     "configs": "kafka.admin.ConfigCommand",
@@ -74,64 +73,11 @@ def refused(name, *arguments):
     return tool(name, *arguments, may_fail=True)[1]
 
 
-def line(text):
-    """The first line of the text and what comes after it; None as long as it isn't complete."""
-    first, end, rest = text.partition("\n")
-    return (first, rest) if end else None
-
-
-def json_value(text):
-    """The first JSON value of the text and what comes after it, as `line`."""
-    try:
-        value, end = json.JSONDecoder().raw_decode(text.lstrip())
-    except ValueError:
-        return None
-    return value, text.lstrip()[end:]
-
-
-class Running:
-    """A tool that goes on until it is stopped; what it prints is read piece by piece."""
-
-    def __init__(self, process):
-        self.process = process
-        self.printed = queue.Queue()
-        self.rest = ""
-        self.errors = []
-        for read in (self.read_output, self.read_errors):
-            threading.Thread(target=read, daemon=True).start()
-
-    def read_output(self):
-        while chunk := self.process.stdout.read1():
-            self.printed.put(chunk.decode())
-
-    def read_errors(self):
-        self.errors.extend(self.process.stderr)
-
-    def until(self, what, wanted, piece=line):
-        """Reads on until a piece is wanted, and gives what `wanted` says of it."""
-        deadline = time.monotonic() + LIMIT_S
-        while True:
-            while cut := piece(self.rest):
-                first, self.rest = cut
-                if found := wanted(first):
-                    return found
-            try:
-                self.rest += self.printed.get(timeout=max(0, deadline - time.monotonic()))
-            except queue.Empty:
-                raise AssertionError(f"{what}: not printed within {LIMIT_S} s; the rest was {self.rest!r}, "
-                                     f"errors {b''.join(self.errors).decode()}") from None
-
-    def stop(self):
-        """Ends it as a user does, with a signal, so that it takes its leave."""
-        self.process.terminate()
-        self.process.wait(timeout=LIMIT_S)
-
-
 @contextmanager
 def running(name, *arguments, **options):
     process = start(name, *arguments, **options)
     try:
-        yield Running(process)
+        yield Running(process, LIMIT_S)
     finally:
         process.kill()
         process.wait()
