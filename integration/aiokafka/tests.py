@@ -8,11 +8,13 @@ from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from aiokafka.errors import (InvalidConfigurationError, MessageSizeTooLargeError, TopicAlreadyExistsError,
+                             UnknownTopicOrPartitionError)
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "harness"))
 import raw
@@ -122,6 +124,33 @@ async def create_topic():
         equal(again, [TopicAlreadyExistsError.errno], "second creation")
         await admin.create_partitions({topic: NewPartitions(5)})
         equal(len((await admin.describe_topics([topic]))[0]["partitions"]), 5, "partitions after create_partitions")
+
+
+@test
+async def configs():
+    topic = await created()
+    async with administrator() as admin:
+
+        async def described():
+            (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+            (resource,) = answer.resources
+            values = {entry[0]: entry[1] for entry in resource[4]}
+            return {name: values[name] for name in ("retention.ms", "cleanup.policy")}
+
+        equal(await described(), {"retention.ms": "604800000", "cleanup.policy": "delete"}, "configs of the new topic")
+
+        async def alter(value):
+            resource = ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": value})
+            (answer,) = await admin.alter_configs([resource])
+            return answer.resources[0][0]
+
+        equal(await alter("200000"), 0, "error of the change")
+        expected = {"retention.ms": "200000", "cleanup.policy": "delete"}
+        deadline = time.monotonic() + FOLLOW_UP_S
+        while tap.TARGET != "huld" and await described() != expected and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)  # Kafka's broker hears of it from its controller a moment after the answer.
+        equal(await described(), expected, "altered configs")
+        equal(await alter("soon"), InvalidConfigurationError.errno, "error of a bad value")
 
 
 @test
@@ -373,13 +402,13 @@ async def rebalances(assignor):
         await first.wait("alone again", lambda it: it.assigned == {0, 1, 2, 3})
 
 
-for name, assignor in {"range": RangePartitionAssignor, "round_robin": RoundRobinPartitionAssignor,
-                       "sticky": StickyPartitionAssignor}.items():
-    test(lambda assignor=assignor: rebalances(assignor), name=f"group_rebalances_{name}", limit_s=30)
+for name, assignor in {"group_eager": RangePartitionAssignor, "group_eager_round_robin": RoundRobinPartitionAssignor,
+                       "group_eager_sticky": StickyPartitionAssignor}.items():
+    test(lambda assignor=assignor: rebalances(assignor), name=name, limit_s=30)
 
 
 @test
-async def manual_commit():
+async def group_manual_commit():
     topic = await filled(10)
     group = topic_name()
     place = TopicPartition(topic, 0)
@@ -395,7 +424,7 @@ async def manual_commit():
 
 
 @test
-async def automatic_commit():
+async def group_automatic_commit():
     topic = await filled(10)
     group = topic_name()
     async with consumer(topic, group_id=group, enable_auto_commit=True, auto_commit_interval_ms=100) as client:
@@ -406,7 +435,7 @@ async def automatic_commit():
 
 
 @test
-async def static_member():
+async def group_static_member():
     """A static member that comes back gets its partitions without a rebalance of the other."""
     topic = await filled(5, partitions=2)
     group = topic_name()
@@ -421,7 +450,7 @@ async def static_member():
 
 
 @test
-async def describe_and_list_groups():
+async def group_admin():
     topic = await filled(1, partitions=2)
     group = topic_name()
 

@@ -22,6 +22,7 @@ var adminTests = []test{
 	{"list_offsets", testListOffsets},
 	{"offset_for_leader_epoch", testOffsetForLeaderEpoch},
 	{"delete_records", testDeleteRecords},
+	{"configs", testConfigs},
 	{"fifty_partitions", testFiftyPartitions},
 	{"usable_after_creation", testUsableAfterCreation},
 }
@@ -54,6 +55,41 @@ func describe(t *T, name string) kadm.TopicDetail {
 	t.that(known, "metadata does not have %s", name)
 	t.ok(topic.Err, "metadata of %s", name)
 	return topic
+}
+
+func testConfigs(t *T) {
+	topic := newTopic(t, 1)
+	described := func() string {
+		found, err := admin(t).DescribeTopicConfigs(limited(t), topic)
+		t.ok(err, "describe")
+		resource, err := found.On(topic, nil)
+		t.ok(err, "describe")
+		values := map[string]string{}
+		for _, config := range resource.Configs {
+			values[config.Key] = config.MaybeValue()
+		}
+		return values["cleanup.policy"] + " " + values["retention.ms"]
+	}
+	alter := func(operation kadm.IncrementalOp, name, value string) error {
+		answers, err := admin(t).AlterTopicConfigs(limited(t), []kadm.AlterConfig{{Op: operation, Name: name, Value: &value}}, topic)
+		t.ok(err, "alter")
+		return answers[0].Err
+	}
+	is := func(expected string) {
+		end := time.Now().Add(5 * time.Second)
+		for !onHuld() && described() != expected && time.Now().Before(end) {
+			time.Sleep(20 * time.Millisecond) // Kafka's broker hears of it from its controller a moment after the answer.
+		}
+		equal(t, expected, described(), "policy and retention")
+	}
+	is("delete 604800000")
+	t.ok(alter(kadm.SetConfig, "retention.ms", "200000"), "set")
+	t.ok(alter(kadm.AppendConfig, "cleanup.policy", "compact"), "append")
+	is("delete,compact 200000")
+	t.ok(alter(kadm.SubtractConfig, "cleanup.policy", "compact"), "subtract")
+	t.ok(alter(kadm.DeleteConfig, "retention.ms", ""), "delete")
+	is("delete 604800000")
+	fails(t, kerr.InvalidConfig, alter(kadm.SetConfig, "retention.ms", "soon"), "a bad value")
 }
 
 func testCreateTopicDefaults(t *T) {

@@ -13,6 +13,7 @@ import (
 
 var kafkaGoTests = []test{
 	{"kafka_go_create_and_delete_topic", kafkaGoTopics},
+	{"kafka_go_configs", kafkaGoConfigs},
 	{"kafka_go_auto_creation", kafkaGoAutoCreation},
 	{"kafka_go_round_trip_none", func(t *T) { kafkaGoRoundTrip(t, 0) }},
 	{"kafka_go_round_trip_gzip", func(t *T) { kafkaGoRoundTrip(t, kafka.Gzip) }},
@@ -27,10 +28,10 @@ var kafkaGoTests = []test{
 	{"kafka_go_long_poll_idle", kafkaGoLongPollIdle},
 	{"kafka_go_long_poll_wakes", kafkaGoLongPollWakes},
 	{"kafka_go_message_size", kafkaGoMessageSize},
-	{"kafka_go_group_rebalances", kafkaGoRebalances},
-	{"kafka_go_manual_commit", kafkaGoManualCommit},
-	{"kafka_go_automatic_commit", kafkaGoAutomaticCommit},
-	{"kafka_go_describe_and_list_groups", kafkaGoGroups},
+	{"kafka_go_group_eager", kafkaGoRebalances},
+	{"kafka_go_group_manual_commit", kafkaGoManualCommit},
+	{"kafka_go_group_automatic_commit", kafkaGoAutomaticCommit},
+	{"kafka_go_group_admin", kafkaGoGroups},
 }
 
 func kafkaGoClient() *kafka.Client {
@@ -140,6 +141,31 @@ func kafkaGoTopics(t *T) {
 	}
 	t.ok(remove(), "delete")
 	t.fails(kafka.UnknownTopicOrPartition, remove(), "delete again")
+}
+
+func kafkaGoConfigs(t *T) {
+	topic := kafkaGoCreated(t, 1)
+	described := func() string {
+		answer, err := kafkaGoClient().DescribeConfigs(limited(t), &kafka.DescribeConfigsRequest{
+			Resources: []kafka.DescribeConfigRequestResource{{ResourceType: kafka.ResourceTypeTopic, ResourceName: topic,
+				ConfigNames: []string{"retention.ms"}}}})
+		t.ok(err, "describe")
+		t.ok(answer.Resources[0].Error, "describe")
+		return answer.Resources[0].ConfigEntries[0].ConfigValue
+	}
+	equal(t, "604800000", described(), "retention of the new topic")
+	alter := func(operation kafka.ConfigOperation, value string) error {
+		answer, err := kafkaGoClient().IncrementalAlterConfigs(limited(t), &kafka.IncrementalAlterConfigsRequest{
+			Resources: []kafka.IncrementalAlterConfigsRequestResource{{ResourceType: kafka.ResourceTypeTopic, ResourceName: topic,
+				Configs: []kafka.IncrementalAlterConfigsRequestConfig{{Name: "retention.ms", Value: value, ConfigOperation: operation}}}}})
+		t.ok(err, "alter")
+		return answer.Resources[0].Error
+	}
+	t.ok(alter(kafka.ConfigOperationSet, "200000"), "set")
+	settled(t, "not set: "+described(), func() bool { return described() == "200000" })
+	t.ok(alter(kafka.ConfigOperationDelete, ""), "delete")
+	settled(t, "not deleted: "+described(), func() bool { return described() == "604800000" })
+	t.fails(kafka.InvalidConfiguration, alter(kafka.ConfigOperationSet, "soon"), "a bad value")
 }
 
 func kafkaGoAutoCreation(t *T) {

@@ -13,6 +13,7 @@ import (
 
 var saramaTests = []test{
 	{"sarama_create_and_delete_topic", saramaTopics},
+	{"sarama_configs", saramaConfigs},
 	{"sarama_auto_creation", saramaAutoCreation},
 	{"sarama_round_trip_none", func(t *T) { saramaRoundTrip(t, sarama.CompressionNone) }},
 	{"sarama_round_trip_gzip", func(t *T) { saramaRoundTrip(t, sarama.CompressionGZIP) }},
@@ -29,13 +30,13 @@ var saramaTests = []test{
 	{"sarama_long_poll_idle", saramaLongPollIdle},
 	{"sarama_long_poll_wakes", saramaLongPollWakes},
 	{"sarama_message_size", saramaMessageSize},
-	{"sarama_group_rebalances_range", func(t *T) { saramaRebalances(t, sarama.NewBalanceStrategyRange()) }},
-	{"sarama_group_rebalances_round_robin", func(t *T) { saramaRebalances(t, sarama.NewBalanceStrategyRoundRobin()) }},
-	{"sarama_group_rebalances_sticky", func(t *T) { saramaRebalances(t, sarama.NewBalanceStrategySticky()) }},
-	{"sarama_manual_commit", saramaManualCommit},
-	{"sarama_automatic_commit", saramaAutomaticCommit},
-	{"sarama_static_member", saramaStaticMember},
-	{"sarama_describe_and_list_groups", saramaGroups},
+	{"sarama_group_eager", func(t *T) { saramaRebalances(t, sarama.NewBalanceStrategyRange()) }},
+	{"sarama_group_eager_round_robin", func(t *T) { saramaRebalances(t, sarama.NewBalanceStrategyRoundRobin()) }},
+	{"sarama_group_eager_sticky", func(t *T) { saramaRebalances(t, sarama.NewBalanceStrategySticky()) }},
+	{"sarama_group_manual_commit", saramaManualCommit},
+	{"sarama_group_automatic_commit", saramaAutomaticCommit},
+	{"sarama_group_static_member", saramaStaticMember},
+	{"sarama_group_admin", saramaGroups},
 }
 
 func saramaConfig() *sarama.Config {
@@ -142,6 +143,31 @@ func saramaTopics(t *T) {
 		return !listed
 	})
 	t.fails(sarama.ErrUnknownTopicOrPartition, admin.DeleteTopic(topic), "delete again")
+}
+
+func saramaConfigs(t *T) {
+	topic := saramaCreated(t, 1)
+	admin := saramaAdmin(t)
+	described := func() string {
+		entries, err := admin.DescribeConfig(sarama.ConfigResource{
+			Type: sarama.TopicResource, Name: topic, ConfigNames: []string{"cleanup.policy", "retention.ms"}})
+		t.ok(err, "describe")
+		values := map[string]string{}
+		for _, entry := range entries {
+			values[entry.Name] = entry.Value
+		}
+		return values["cleanup.policy"] + " " + values["retention.ms"]
+	}
+	alter := func(name string, operation sarama.IncrementalAlterConfigsOperation, value string) error {
+		return admin.IncrementalAlterConfig(sarama.TopicResource, topic, map[string]sarama.IncrementalAlterConfigsEntry{
+			name: {Operation: operation, Value: &value}}, false)
+	}
+	t.ok(alter("retention.ms", sarama.IncrementalAlterConfigsOperationSet, "200000"), "set")
+	t.ok(alter("cleanup.policy", sarama.IncrementalAlterConfigsOperationAppend, "compact"), "append")
+	settled(t, "set and appended: "+described(), func() bool { return described() == "delete,compact 200000" })
+	t.ok(alter("retention.ms", sarama.IncrementalAlterConfigsOperationDelete, ""), "delete")
+	settled(t, "deleted: "+described(), func() bool { return described() == "delete,compact 604800000" })
+	t.fails(sarama.ErrInvalidConfig, alter("retention.ms", sarama.IncrementalAlterConfigsOperationSet, "soon"), "a bad value")
 }
 
 func saramaAutoCreation(t *T) {

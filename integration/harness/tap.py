@@ -47,6 +47,15 @@ def check(condition, what):
         raise AssertionError(what)
 
 
+def settled(look, expected, what, limit_s=5):
+    """Checks what a change that was answered has brought about. On huld it must hold at once; Kafka's broker hears of it
+    from its controller a moment after the answer, so there one may look again."""
+    deadline = time.monotonic() + limit_s
+    while TARGET != "huld" and look() != expected and time.monotonic() < deadline:
+        time.sleep(0.02)
+    equal(look(), expected, what)
+
+
 def check_long_poll(elapsed_s, max_wait_s):
     # Clients and brokers count in whole milliseconds of different clocks: one may be rounded away.
     check(elapsed_s >= max_wait_s - 0.001, f"answered after {elapsed_s * 1000:.0f} ms, before {max_wait_s * 1000:.0f}")

@@ -5,6 +5,8 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.CreateTopicsOptions;
 import org.apache.kafka.clients.admin.CreateTopicsResult;
 import org.apache.kafka.clients.admin.ListOffsetsOptions;
@@ -13,25 +15,34 @@ import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.admin.ReplicaInfo;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.ElectionNotNeededException;
 import org.apache.kafka.common.errors.InvalidConfigurationException;
 import org.apache.kafka.common.errors.InvalidPartitionsException;
 import org.apache.kafka.common.errors.InvalidReplicaAssignmentException;
 import org.apache.kafka.common.errors.InvalidReplicationFactorException;
 import org.apache.kafka.common.errors.InvalidTopicException;
+import org.apache.kafka.common.errors.NoReassignmentInProgressException;
 import org.apache.kafka.common.errors.OffsetOutOfRangeException;
 import org.apache.kafka.common.errors.PolicyViolationException;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicIdException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+import org.apache.kafka.common.quota.ClientQuotaAlteration;
+import org.apache.kafka.common.quota.ClientQuotaEntity;
+import org.apache.kafka.common.quota.ClientQuotaFilter;
+import org.apache.kafka.common.quota.ClientQuotaFilterComponent;
 
 /** Topics, offsets and the cluster through the Admin client. */
 final class AdminTests {
@@ -60,6 +71,11 @@ final class AdminTests {
     suite.test("delete_records", tests::deleteRecords);
     suite.test("delete_records_of_compacted_topic", tests::deleteRecordsOfCompactedTopic);
     suite.test("fifty_partitions", tests::fiftyPartitions);
+    suite.test("configs", tests::configs);
+    suite.test("broker_configs", tests::brokerConfigs);
+    suite.test("log_dirs", tests::logDirs);
+    suite.test("elections_and_moves", tests::electionsAndMoves);
+    suite.test("client_quotas", tests::clientQuotas);
     suite.test("usable_after_creation", tests::topicUsableAfterCreation);
   }
 
@@ -382,6 +398,92 @@ final class AdminTests {
           .partitionResult(partition).get();
       Check.equal("offset of " + what + ", " + isolation, offset, info.offset());
       Check.equal("timestamp of " + what + ", " + isolation, timestamp, info.timestamp());
+    }
+  }
+
+  private static String value(Admin admin, ConfigResource of, String key) throws Exception {
+    return admin.describeConfigs(List.of(of)).all().get().get(of).get(key).value();
+  }
+
+  private static void alter(Admin admin, ConfigResource of, AlterConfigOp.OpType how, String key, String value)
+      throws Exception {
+    admin.incrementalAlterConfigs(Map.of(of, List.of(new AlterConfigOp(new ConfigEntry(key, value), how)))).all().get();
+  }
+
+  private void configs() throws Exception {
+    ConfigResource of = new ConfigResource(ConfigResource.Type.TOPIC, broker.topic(1, "retention.ms", "100000"));
+    try (Admin admin = broker.admin()) {
+      ConfigEntry set = admin.describeConfigs(List.of(of)).all().get().get(of).get("retention.ms");
+      Check.equal("value", "100000", set.value());
+      Check.equal("source", ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, set.source());
+      Check.equal("type of the key", false, set.isReadOnly() || set.isSensitive() || set.isDefault());
+      Check.equal("another's", "delete", value(admin, of, "cleanup.policy"));
+      alter(admin, of, AlterConfigOp.OpType.SET, "retention.ms", "200000");
+      alter(admin, of, AlterConfigOp.OpType.APPEND, "cleanup.policy", "compact");
+      Broker.settled(() -> Check.equal("set and appended", List.of("200000", "delete,compact"),
+          List.of(value(admin, of, "retention.ms"), value(admin, of, "cleanup.policy"))));
+      alter(admin, of, AlterConfigOp.OpType.SUBTRACT, "cleanup.policy", "compact");
+      alter(admin, of, AlterConfigOp.OpType.DELETE, "retention.ms", "");
+      Broker.settled(() -> Check.equal("subtracted and deleted", List.of("604800000", "delete"),
+          List.of(value(admin, of, "retention.ms"), value(admin, of, "cleanup.policy"))));
+      Check.fails("a bad value", InvalidConfigurationException.class, () -> {
+        alter(admin, of, AlterConfigOp.OpType.SET, "retention.ms", "soon");
+        return null;
+      });
+      ConfigResource missing = new ConfigResource(ConfigResource.Type.TOPIC, Broker.topicName());
+      Check.fails("a topic that isn't there", UnknownTopicOrPartitionException.class,
+          () -> admin.describeConfigs(List.of(missing)).all().get());
+    }
+  }
+
+  private void brokerConfigs() throws Exception {
+    try (Admin admin = broker.admin()) {
+      String id = admin.describeCluster().nodes().get().iterator().next().idString();
+      ConfigResource of = new ConfigResource(ConfigResource.Type.BROKER, id);
+      Check.equal("its id", id, value(admin, of, "node.id"));
+      alter(admin, of, AlterConfigOp.OpType.SET, "log.cleaner.backoff.ms", "16000");
+      Broker.settled(() -> Check.equal("set", "16000", value(admin, of, "log.cleaner.backoff.ms")));
+      alter(admin, of, AlterConfigOp.OpType.DELETE, "log.cleaner.backoff.ms", "");
+      Broker.settled(() -> Check.equal("deleted", "15000", value(admin, of, "log.cleaner.backoff.ms")));
+    }
+  }
+
+  private void logDirs() throws Exception {
+    String topic = broker.topic(1);
+    broker.fill(topic, 0, 100);
+    try (Admin admin = broker.admin()) {
+      int id = admin.describeCluster().nodes().get().iterator().next().id();
+      ReplicaInfo replica = admin.describeLogDirs(List.of(id)).allDescriptions().get().get(id).values().iterator().next()
+          .replicaInfos().get(new TopicPartition(topic, 0));
+      Check.between("bytes", 300, 20_000, replica.size());
+      Check.equal("lag, future", List.of(0L, false), List.of(replica.offsetLag(), replica.isFuture()));
+    }
+  }
+
+  /** With one broker there is nothing to elect and nowhere to move. */
+  private void electionsAndMoves() throws Exception {
+    TopicPartition partition = new TopicPartition(broker.topic(1), 0);
+    try (Admin admin = broker.admin()) {
+      var elected = admin.electLeaders(ElectionType.PREFERRED, Set.of(partition)).partitions().get().get(partition);
+      Check.equal("election", ElectionNotNeededException.class, elected.orElseThrow().getClass());
+      Check.equal("moves", Map.of(), admin.listPartitionReassignments(Set.of(partition)).reassignments().get());
+      Check.fails("cancel a move that isn't there", NoReassignmentInProgressException.class,
+          () -> admin.alterPartitionReassignments(Map.of(partition, Optional.empty())).all().get());
+    }
+  }
+
+  private void clientQuotas() throws Exception {
+    ClientQuotaEntity entity = new ClientQuotaEntity(Map.of(ClientQuotaEntity.CLIENT_ID, Broker.topicName()));
+    ClientQuotaFilter filter = ClientQuotaFilter.containsOnly(List.of(ClientQuotaFilterComponent.ofEntity(
+        ClientQuotaEntity.CLIENT_ID, entity.entries().get(ClientQuotaEntity.CLIENT_ID))));
+    try (Admin admin = broker.admin()) {
+      admin.alterClientQuotas(List.of(new ClientQuotaAlteration(entity,
+          List.of(new ClientQuotaAlteration.Op("producer_byte_rate", 1048576.0))))).all().get();
+      Broker.settled(() -> Check.equal("quotas", Map.of(entity, Map.of("producer_byte_rate", 1048576.0)),
+          admin.describeClientQuotas(filter).entities().get()));
+      admin.alterClientQuotas(List.of(new ClientQuotaAlteration(entity,
+          List.of(new ClientQuotaAlteration.Op("producer_byte_rate", null))))).all().get();
+      Broker.settled(() -> Check.equal("quotas in the end", Map.of(), admin.describeClientQuotas(filter).entities().get()));
     }
   }
 }

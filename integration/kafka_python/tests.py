@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -18,7 +18,7 @@ from kafka.structs import OffsetAndMetadata
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "harness"))
 import raw
 import tap
-from tap import BOOTSTRAP, check, equal, test, topic_name
+from tap import BOOTSTRAP, check, equal, settled, test, topic_name
 
 START_MS = 1_700_000_000_000
 MAX_MESSAGE_BYTES = 1_048_588  # The broker's default.
@@ -110,6 +110,27 @@ def create_topic():
             raise AssertionError("the topic could be created twice")
         admin.create_partitions({topic: 5})
         equal(len(admin.describe_topics([topic])[0]["partitions"]), 5, "partitions after create_partitions")
+
+
+@test
+def configs():
+    topic = created(retention_ms="100000")
+    with administrator() as admin:
+
+        def described():
+            resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+            found = admin.describe_configs([resource], config_filter="all")["topic"][topic]
+            return {name: found[name]["value"] for name in ("retention.ms", "cleanup.policy")}
+
+        def alter(value):
+            resource = ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": value})
+            return admin.alter_configs([resource])["topic"][topic]
+
+        equal(described(), {"retention.ms": "100000", "cleanup.policy": "delete"}, "configs of the new topic")
+        equal(alter("200000"), "OK", "change")
+        settled(described, {"retention.ms": "200000", "cleanup.policy": "delete"}, "altered configs")
+        answer = alter("soon")
+        check(answer != "OK" and "retention.ms" in answer, f"a retention of 'soon': {answer}")
 
 
 @test
@@ -311,6 +332,7 @@ class Member:
         defaults = {"group_id": group, "heartbeat_interval_ms": 100, "session_timeout_ms": 10_000}
         self.records = []
         self.assigned = set()
+        self.rebalances = 0
         self.error = None
         self.changed = threading.Condition()
         self.stopping = threading.Event()
@@ -354,6 +376,7 @@ class Listener(ConsumerRebalanceListener):
 
     def on_partitions_assigned(self, assigned):
         with self.member.changed:
+            self.member.rebalances += 1
             self.member.assigned |= {each.partition for each in assigned}
             self.member.changed.notify_all()
 
@@ -373,22 +396,22 @@ def rebalances(assignor, **settings):
 
 
 @test(limit_s=30)
-def group_rebalances_range():
+def group_eager():
     rebalances(RangePartitionAssignor)
 
 
 @test(limit_s=30)
-def group_rebalances_round_robin():
+def group_eager_round_robin():
     rebalances(RoundRobinPartitionAssignor)
 
 
 @test(limit_s=30)
-def group_rebalances_cooperative():
+def group_cooperative():
     rebalances(CooperativeStickyAssignor)
 
 
 @test
-def manual_commit():
+def group_manual_commit():
     topic = filled(10)
     group = topic_name()
     place = TopicPartition(topic, 0)
@@ -404,7 +427,7 @@ def manual_commit():
 
 
 @test
-def automatic_commit():
+def group_automatic_commit():
     topic = filled(10)
     group = topic_name()
     with consumer(topic, group_id=group, enable_auto_commit=True, auto_commit_interval_ms=100) as client:
@@ -415,7 +438,7 @@ def automatic_commit():
 
 
 @test
-def static_member():
+def group_static_member():
     """A static member that comes back gets its partitions without a rebalance of the other."""
     topic = filled(5, partitions=2)
     group = topic_name()
@@ -423,13 +446,17 @@ def static_member():
         first.wait("first", lambda it: it.assigned == {0, 1})
         with closing(Member(group, topic, group_instance_id="two")) as second:
             second.wait("second", lambda it: len(it.assigned) == 1)
-            before = second.assigned
+            first.wait("first with second", lambda it: len(it.assigned) == 1)
+            before, rebalances = second.assigned, first.rebalances
         with closing(Member(group, topic, group_instance_id="two")) as second:
             second.wait("second again", lambda it: it.assigned == before)
+            send(topic, [b"5"], partition=min(first.assigned))
+            first.wait("a record", lambda it: len(it.records) >= 6)
+            equal(first.rebalances, rebalances, "rebalances of the first")
 
 
 @test
-def describe_and_list_groups():
+def group_admin():
     topic = filled(1, partitions=2)
     group = topic_name()
     with administrator() as admin:

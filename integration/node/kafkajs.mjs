@@ -1,10 +1,10 @@
 // kafkajs.
 
 import zlib from "node:zlib";
-import { BOOTSTRAP, CODECS, MAX_MESSAGE_BYTES, START_MS, Watched, check, checkLongPoll, equal, fails, range, require,
+import { BOOTSTRAP, CODECS, MAX_MESSAGE_BYTES, START_MS, Watched, check, checkLongPoll, equal, fails, range, require, settled,
   test as declare, topicName } from "./tap.mjs";
 
-const { CompressionCodecs, CompressionTypes, Kafka, logLevel, PartitionAssigners } = require("kafkajs");
+const { CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, logLevel, PartitionAssigners } = require("kafkajs");
 const SnappyCodec = require("kafkajs-snappy");
 const { lz4Compress, lz4Decompress } = require("@platformatic/wasm-utils");
 
@@ -125,6 +125,24 @@ test("delete_topic", async cleanup => {
   check(!(await admin.listTopics()).includes(topic), "the topic is still listed");
   await fails(() => admin.deleteTopics({ topics: [topic] }), each => each.cause?.type === "UNKNOWN_TOPIC_OR_PARTITION",
     "second deletion");
+});
+
+test("configs", async cleanup => {
+  const topic = await created(cleanup);
+  const admin = await administrator(cleanup);
+  const of = { type: ConfigResourceTypes.TOPIC, name: topic };
+  const names = ["cleanup.policy", "retention.ms"];
+  const described = async () => {
+    const { resources } = await admin.describeConfigs({ includeSynonyms: false, resources: [{ ...of, configNames: names }] });
+    return Object.fromEntries(resources[0].configEntries.map(each => [each.configName, each.configValue]));
+  };
+  const alter = value => admin.alterConfigs({
+    validateOnly: false, resources: [{ ...of, configEntries: [{ name: "retention.ms", value }] }],
+  });
+  equal({ ...await described() }, { "cleanup.policy": "delete", "retention.ms": "604800000" }, "configs of the new topic");
+  await alter("200000");
+  await settled(described, { "cleanup.policy": "delete", "retention.ms": "200000" }, "altered configs");
+  await fails(() => alter("soon"), each => each.type === "INVALID_CONFIG", "a bad value");
 });
 
 test("auto_creation", async cleanup => {
@@ -260,7 +278,7 @@ test("message_too_large", async cleanup => {
   equal((await sender.send({ topic, messages: [{ value: "next" }] }))[0].baseOffset, "0", "offset of the next record");
 });
 
-test("group_rebalances", async cleanup => {
+test("group_eager", async cleanup => {
   const topic = await filled(cleanup, 5, 4);
   const settings = { groupId: topicName(), partitionAssigners: [PartitionAssigners.roundRobin] };
   const first = await Member.join(cleanup, topic, settings);
@@ -273,7 +291,7 @@ test("group_rebalances", async cleanup => {
   await first.until("alone again", it => it.assigned.length === 4);
 });
 
-test("manual_commit", async cleanup => {
+test("group_manual_commit", async cleanup => {
   const topic = await filled(cleanup, 10);
   const groupId = topicName();
   const first = await Member.join(cleanup, topic, { groupId });
@@ -288,7 +306,7 @@ test("manual_commit", async cleanup => {
   equal(partitions, [{ partition: 0, offset: "4", metadata: "note ✓" }], "committed");
 });
 
-test("automatic_commit", async cleanup => {
+test("group_automatic_commit", async cleanup => {
   const topic = await filled(cleanup, 10);
   const groupId = topicName();
   const first = await Member.join(cleanup, topic, { groupId, autoCommit: true });
@@ -300,7 +318,7 @@ test("automatic_commit", async cleanup => {
   equal(other.messages[0].offset, "10", "resumed");
 });
 
-test("describe_and_list_groups", async cleanup => {
+test("group_admin", async cleanup => {
   const topic = await filled(cleanup, 1);
   const groupId = topicName();
   const member = await Member.join(cleanup, topic, { groupId });

@@ -1,10 +1,11 @@
 // @platformatic/kafka.
 
 import { tracingChannel } from "node:diagnostics_channel";
-import { BOOTSTRAP, CODECS, MAX_MESSAGE_BYTES, START_MS, Watched, check, checkLongPoll, equal, fails, range, require,
+import { BOOTSTRAP, CODECS, MAX_MESSAGE_BYTES, START_MS, Watched, check, checkLongPoll, equal, fails, range, require, settled,
   test as declare, topicName } from "./tap.mjs";
 
-const { Admin, Consumer, Producer } = require("@platformatic/kafka");
+const { Admin, ConfigResourceTypes, Consumer, IncrementalAlterConfigOperationTypes, Producer } =
+  require("@platformatic/kafka");
 
 const base = { clientId: "platformatic", bootstrapBrokers: [BOOTSTRAP], retries: 3, strict: true };
 const test = (name, run) => declare(`platformatic_${name}`, run);
@@ -107,6 +108,27 @@ test("delete_topic", async cleanup => {
   await admin.deleteTopics({ topics: [topic] });
   check(!(await admin.listTopics()).includes(topic), "the topic is still listed");
   await fails(() => admin.deleteTopics({ topics: [topic] }), hasError("UNKNOWN_TOPIC_OR_PARTITION"), "second deletion");
+});
+
+test("configs", async cleanup => {
+  const topic = await created(cleanup);
+  const admin = administrator(cleanup);
+  const of = { resourceType: ConfigResourceTypes.TOPIC, resourceName: topic };
+  const described = async () => {
+    const configurationKeys = ["cleanup.policy", "retention.ms"];
+    const [{ configs }] = await admin.describeConfigs({ resources: [{ ...of, configurationKeys }] });
+    return Object.fromEntries(configs.map(each => [each.name, each.value]));
+  };
+  const alter = (name, configOperation, value) =>
+    admin.incrementalAlterConfigs({ resources: [{ ...of, configs: [{ name, configOperation, ...value }] }] });
+  const { SET, APPEND, DELETE } = IncrementalAlterConfigOperationTypes;
+  await alter("retention.ms", SET, { value: "200000" });
+  await alter("cleanup.policy", APPEND, { value: "compact" });
+  await settled(described, { "cleanup.policy": "delete,compact", "retention.ms": "200000" }, "altered configs");
+  await alter("cleanup.policy", DELETE);
+  await alter("retention.ms", DELETE);
+  await settled(described, { "cleanup.policy": "delete", "retention.ms": "604800000" }, "configs in the end");
+  await fails(() => alter("retention.ms", SET, { value: "soon" }), hasError("INVALID_CONFIG"), "a bad value");
 });
 
 test("auto_creation", async cleanup => {
@@ -267,12 +289,12 @@ async function rebalances(cleanup, settings = {}) {
   await first.until("alone again", it => it.assigned.length === 4);
 }
 
-test("group_rebalances", cleanup => rebalances(cleanup));
+test("group_eager", cleanup => rebalances(cleanup));
 
-test("group_rebalances_cooperative", cleanup =>
+test("group_cooperative", cleanup =>
   rebalances(cleanup, { protocols: [{ name: "cooperative-sticky", version: 1 }] }));
 
-test("manual_commit", async cleanup => {
+test("group_manual_commit", async cleanup => {
   const topic = await filled(cleanup, 10);
   const groupId = topicName();
   const first = await Member.join(cleanup, topic, { groupId });
@@ -286,7 +308,7 @@ test("manual_commit", async cleanup => {
   equal(topics.map(each => [each.name, each.partitions[0].committedOffset]), [[topic, 10n]], "committed");
 });
 
-test("automatic_commit", async cleanup => {
+test("group_automatic_commit", async cleanup => {
   const topic = await filled(cleanup, 10);
   const groupId = topicName();
   const first = await Member.join(cleanup, topic, { groupId, autocommit: 100 });
@@ -296,7 +318,7 @@ test("automatic_commit", async cleanup => {
   equal((await read(cleanup, topic, 1, { groupId, mode: "committed" }))[0].offset, 10n, "resumed");
 });
 
-test("static_member", async cleanup => {
+test("group_static_member", async cleanup => {
   const topic = await filled(cleanup, 1, 2);
   const groupId = topicName();
   const first = await Member.join(cleanup, topic, { groupId, groupInstanceId: "one" });
@@ -305,7 +327,7 @@ test("static_member", async cleanup => {
   equal([...members.values()].map(each => each.groupInstanceId), ["one"], "instances");
 });
 
-test("describe_and_list_groups", async cleanup => {
+test("group_admin", async cleanup => {
   const topic = await filled(cleanup, 1);
   const groupId = topicName();
   const member = await Member.join(cleanup, topic, { groupId, clientId: "described" });

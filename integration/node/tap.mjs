@@ -32,6 +32,16 @@ export function equal(actual, expected, what = "value") {
 }
 
 // Not before the max wait (clocks may round one millisecond away), and at most 400 ms later.
+// Checks what a change that was answered has brought about. On huld it must hold at once; Kafka's broker hears of it from
+// its controller a moment after the answer, so there one may look again.
+export async function settled(look, expected, what) {
+  const end = performance.now() + 5000;
+  while (process.env.HULD_TARGET !== "huld" && !isDeepStrictEqual(await look(), expected) && performance.now() < end) {
+    await sleep(20);
+  }
+  equal(await look(), expected, what);
+}
+
 export function checkLongPoll(elapsedMs, maxWaitMs) {
   check(elapsedMs >= maxWaitMs - 1, `answered after ${elapsedMs} ms, before ${maxWaitMs}`);
   check(elapsedMs <= maxWaitMs + 400, `answered after ${elapsedMs} ms, long after ${maxWaitMs}`);

@@ -7,14 +7,14 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import (OFFSET_BEGINNING, OFFSET_END, TIMESTAMP_CREATE_TIME, Consumer, KafkaError, KafkaException,
-                             Producer, TopicPartition)
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import (OFFSET_BEGINNING, OFFSET_END, TIMESTAMP_CREATE_TIME, Consumer, ConsumerGroupState,
+                             ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "harness"))
 import raw
 import tap
-from tap import BOOTSTRAP, check, equal, test, topic_name
+from tap import BOOTSTRAP, check, equal, settled, test, topic_name
 
 START_MS = 1_700_000_000_000
 MAX_MESSAGE_BYTES = 1_048_588  # The broker's default.
@@ -119,6 +119,46 @@ def create_topic():
         equal(error.args[0].code(), KafkaError.TOPIC_ALREADY_EXISTS, "second creation")
     else:
         raise AssertionError("the topic could be created twice")
+
+
+@test
+def create_partitions():
+    topic = created()
+    admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
+    admin.create_partitions([NewPartitions(topic, 3)], operation_timeout=10)[topic].result(FOLLOW_UP_S)
+    sender = Delivered()
+    sender.send(topic, b"value", partition=2)
+    equal(sender.all_well()[0].offset(), 0, "offset in the newest")
+
+
+@test
+def configs():
+    topic = created(retention_ms="100000")
+    admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
+
+    def described():
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        found = admin.describe_configs([resource])[resource].result(FOLLOW_UP_S)
+        return {name: found[name].value for name in ("retention.ms", "cleanup.policy")}
+
+    def alter(name, operation, value=None):
+        entry = ConfigEntry(name, value, incremental_operation=operation)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(FOLLOW_UP_S)
+
+    equal(described(), {"retention.ms": "100000", "cleanup.policy": "delete"}, "configs of the new topic")
+    alter("retention.ms", AlterConfigOpType.SET, "200000")
+    alter("cleanup.policy", AlterConfigOpType.APPEND, "compact")
+    settled(described, {"retention.ms": "200000", "cleanup.policy": "delete,compact"}, "altered configs")
+    alter("cleanup.policy", AlterConfigOpType.SUBTRACT, "compact")
+    alter("retention.ms", AlterConfigOpType.DELETE)
+    settled(described, {"retention.ms": "604800000", "cleanup.policy": "delete"}, "configs in the end")
+    try:
+        alter("retention.ms", AlterConfigOpType.SET, "soon")
+    except KafkaException as error:
+        equal(error.args[0].code(), KafkaError.INVALID_CONFIG, "a bad value")
+    else:
+        raise AssertionError("a retention of 'soon' was accepted")
 
 
 @test
@@ -492,6 +532,43 @@ def group_static_member():
     admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
     described = admin.describe_consumer_groups([group])[group].result(FOLLOW_UP_S)
     equal([member.group_instance_id for member in described.members], ["it"], "members that the group still has")
+
+
+@test(limit_s=40)
+def group_admin():
+    topic, group = filled(5), topic_name()
+    admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
+    place = TopicPartition(topic, 0)
+
+    def offset():
+        (found,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+        return [each.offset for each in found.result(FOLLOW_UP_S).topic_partitions]
+
+    def refused(futures):
+        try:
+            futures[group].result(FOLLOW_UP_S)
+        except KafkaException as error:
+            return error.args[0].code()
+        return None
+
+    def state():
+        return admin.describe_consumer_groups([group])[group].result(FOLLOW_UP_S).state
+
+    with consumer(**{"group.id": group, "auto.offset.reset": "earliest", "client.id": "its-name"}) as client:
+        client.subscribe([topic])
+        client.commit(take(client, 5)[-1], asynchronous=False)
+        found = admin.describe_consumer_groups([group])[group].result(FOLLOW_UP_S)
+        equal((found.state, found.partition_assignor), (ConsumerGroupState.STABLE, "range"), "description")
+        equal([(each.client_id, each.assignment.topic_partitions) for each in found.members], [("its-name", [place])], "members")
+        listed = {each.group_id: each for each in admin.list_consumer_groups().result(FOLLOW_UP_S).valid}
+        equal(listed[group].state, ConsumerGroupState.STABLE, "listed state")
+        equal(refused(admin.delete_consumer_groups([group])), KafkaError.NON_EMPTY_GROUP, "deletion with a member")
+    equal((state(), offset()), (ConsumerGroupState.EMPTY, [5]), "state and offset without members")
+    altered = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 2)])
+    admin.alter_consumer_group_offsets([altered])[group].result(FOLLOW_UP_S)
+    equal(offset(), [2], "altered offset")
+    admin.delete_consumer_groups([group])[group].result(FOLLOW_UP_S)
+    equal(refused(admin.delete_consumer_groups([group])), KafkaError.GROUP_ID_NOT_FOUND, "second deletion")
 
 
 tap.main()

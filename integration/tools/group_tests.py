@@ -12,7 +12,7 @@ from tap import BOOTSTRAP, check, equal, test, topic_name
 
 def consume_in(group, topic, count):
     return tool("console-consumer", "--topic", topic, "--group", group, "--from-beginning", "--max-messages", str(count),
-                "--timeout-ms", "15000").splitlines()
+                "--timeout-ms", "60000").splitlines()
 
 
 def groups(*arguments, **options):
