@@ -15,6 +15,10 @@ CARGO_LIMIT_S = 1800
 REPORT = re.compile(r"(ok|not ok|skip) (\w+)(?:: (.*))?$")
 
 
+# How many seeds are simulated: about half a minute on two processors.
+SIMULATED_SEEDS = 500
+
+
 class Results:
     """The sum over all suites; prints each result as it comes."""
 
@@ -73,11 +77,23 @@ def release_binary(layout):
     return Path(json.loads(metadata.stdout)["target_directory"]) / "release" / "huld"
 
 
+def simulate(layout, results):
+    """Simulated clusters, whose faults are drawn from seeds; needs what cargo_test has built."""
+    print(f"# {SIMULATED_SEEDS} simulated clusters", flush=True)
+    began = time.monotonic()
+    command = ["cargo", "run", "--locked", "--features", "sim", "--", "sim", "--seeds", str(SIMULATED_SEEDS)]
+    code = logged(layout, "sim", command)
+    if code == 0:
+        results.passed("sim", f"{SIMULATED_SEEDS} seeds ({time.monotonic() - began:.0f} s)", 1)
+    else:
+        results.failed("sim", "seeds", f"exit code {code}, see {layout.logs}/sim.log")
+
+
 def cargo_test(layout, results):
     """Runs the project's own tests; every test counts."""
     print("# cargo test", flush=True)
     began = time.monotonic()
-    code = logged(layout, "cargo", ["cargo", "test", "--locked", "--no-fail-fast"])
+    code = logged(layout, "cargo", ["cargo", "test", "--locked", "--no-fail-fast", "--features", "sim"])
     text = (layout.logs / "cargo.log").read_text(errors="replace")
     sums = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed", text, re.MULTILINE)
     passes, failures = (sum(int(each[side]) for each in sums) for side in (0, 1))
