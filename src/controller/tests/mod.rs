@@ -3,6 +3,7 @@
 
 mod brokers;
 mod isrs;
+mod partition_changes;
 
 use std::time::Duration;
 
