@@ -7,8 +7,9 @@
 //! Versions: 3 adds the client's software name and version, and features (KIP-584); 4 shows features whose lowest
 //! version is 0 (KIP-1022).
 
-use kafka_protocol::messages::api_versions_response::ApiVersion;
+use kafka_protocol::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use kafka_protocol::messages::{ApiKey, ApiVersionsRequest, ApiVersionsResponse};
+use kafka_protocol::protocol::StrBytes;
 
 use super::{Advertised, Answer, Api, ApiEntry, Context, Refusal, TABLE, prepare::Preparation};
 use crate::base::ErrorCode;
@@ -58,10 +59,49 @@ impl Api for ApiVersions {
                     telemetry.note_software(context.caller.connection, &name, &version);
                 }
                 let response = response(ErrorCode::None).with_api_keys(rows.collect());
-                if context.caller.version >= 3 { response.with_finalized_features_epoch(0) } else { response }
+                if context.caller.version >= 3 {
+                    with_features(response, context.caller.version)
+                } else {
+                    response
+                }
             }
         })
     }
+}
+
+/// A feature of the cluster (KIP-584), and the level at which it is.
+struct Feature {
+    name: &'static str,
+    min_level: i16,
+    max_level: i16,
+    level: i16,
+}
+
+/// Those of Kafka's features that clients may go by.
+const FEATURES: &[Feature] = &[
+    // The consumer protocol (KIP-848).
+    Feature { name: "group.version", min_level: 0, max_level: 1, level: 1 },
+];
+
+fn with_features(response: ApiVersionsResponse, version: i16) -> ApiVersionsResponse {
+    let supported = FEATURES.iter().map(|feature| {
+        // Older clients can't read a level of 0.
+        let least = if version >= 4 { 0 } else { 1 };
+        SupportedFeatureKey::default()
+            .with_name(StrBytes::from_static_str(feature.name))
+            .with_min_version(feature.min_level.max(least))
+            .with_max_version(feature.max_level)
+    });
+    let finalized = FEATURES.iter().map(|feature| {
+        FinalizedFeatureKey::default()
+            .with_name(StrBytes::from_static_str(feature.name))
+            .with_min_version_level(feature.level)
+            .with_max_version_level(feature.level)
+    });
+    response
+        .with_supported_features(supported.collect())
+        .with_finalized_features(finalized.collect())
+        .with_finalized_features_epoch(0)
 }
 
 fn response(error: ErrorCode) -> ApiVersionsResponse {

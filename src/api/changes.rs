@@ -62,7 +62,11 @@ fn apply_partition(parts: &mut Parts<'_>, topic: &Topic, index: i32) {
         let leads = parts.broker.replicas.replica(key).is_some_and(|replica| *replica.role() == Role::Leader);
         let Broker { replicas, coordinators, .. } = &mut *parts.broker;
         if leads {
-            coordinators.load(kind, key, &mut Storage { now: parts.now, replicas, pool: parts.pool });
+            coordinators.load(
+                kind,
+                key,
+                &mut Storage { now: parts.now, replicas, pool: parts.pool, controller: parts.controller },
+            );
         } else {
             coordinators.unload(kind, key);
         }

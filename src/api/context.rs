@@ -157,7 +157,7 @@ impl Parts<'_> {
     /// The coordinators, and what they need for a call.
     pub(crate) fn coordinators(&mut self) -> (&mut Coordinators, Storage<'_>) {
         let Broker { replicas, coordinators, .. } = &mut *self.broker;
-        (coordinators, Storage { now: self.now, replicas, pool: self.pool })
+        (coordinators, Storage { now: self.now, replicas, pool: self.pool, controller: self.controller })
     }
 
     /// Where a client that came over `connection` can reach a broker: its endpoint of the same listener, if it has
@@ -182,6 +182,15 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// The client's address as coordinators note it: with a slash before it, as Java prints addresses, without its port, an
+    /// IPv6 address without its brackets.
+    pub(crate) fn client_host(&self) -> Arc<str> {
+        let connection = self.parts.connections.get(&self.caller.connection);
+        let peer = connection.map(|connection| &*connection.peer).unwrap_or_default();
+        let host = peer.rsplit_once(':').map_or(peer, |(host, _)| host);
+        format!("/{}", host.trim_start_matches('[').trim_end_matches(']')).into()
+    }
+
     /// Parks a wait that has been tried already.
     pub(crate) fn park(&mut self, keys: impl IntoIterator<Item = Key>, deadline: Instant, wait: Wait) {
         let waiter = Waiter { owner: self.caller.connection, since: self.parts.now.instant, deadline };

@@ -6,7 +6,7 @@ use kafka_protocol::messages::{DeleteGroupsResponse, OffsetCommitResponse, Offse
 
 use super::context::{Context, Parts};
 use super::waits::{Key, Kind, Operation, Wait};
-use super::{Answer, AnyResponse, join_group, sync_group};
+use super::{Answer, AnyResponse, consumer_group_heartbeat, join_group, sync_group};
 use crate::base::{ErrorCode, Instant};
 use crate::coordinator::Ticket;
 use crate::coordinator::groups::GroupReply;
@@ -30,6 +30,9 @@ pub(crate) enum GroupResponse {
         reply: Option<Result<GroupReply, ErrorCode>>,
     },
     Sync {
+        reply: Option<Result<GroupReply, ErrorCode>>,
+    },
+    ConsumerHeartbeat {
         reply: Option<Result<GroupReply, ErrorCode>>,
     },
     /// Complete, but for the partitions that are written, should that fail.
@@ -110,7 +113,9 @@ impl GroupWait {
 impl GroupResponse {
     fn settle(&mut self, place: usize, answer: Result<GroupReply, ErrorCode>) {
         match self {
-            GroupResponse::Join { reply, .. } | GroupResponse::Sync { reply } => *reply = Some(answer),
+            GroupResponse::Join { reply, .. }
+            | GroupResponse::Sync { reply }
+            | GroupResponse::ConsumerHeartbeat { reply } => *reply = Some(answer),
             GroupResponse::Commit(response) => {
                 let Err(error) = answer else { return };
                 for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
@@ -138,6 +143,9 @@ impl GroupResponse {
                 AnyResponse::JoinGroup(join_group::response(*version, member_id, reply.take()))
             }
             GroupResponse::Sync { reply } => AnyResponse::SyncGroup(sync_group::response(reply.take())),
+            GroupResponse::ConsumerHeartbeat { reply } => {
+                AnyResponse::ConsumerGroupHeartbeat(consumer_group_heartbeat::response(reply.take()))
+            }
             GroupResponse::Commit(response) => AnyResponse::OffsetCommit(std::mem::take(response)),
             GroupResponse::DeleteOffsets(response) => AnyResponse::OffsetDelete(std::mem::take(response)),
             GroupResponse::DeleteGroups(response) => AnyResponse::DeleteGroups(std::mem::take(response)),

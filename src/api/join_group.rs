@@ -74,8 +74,6 @@ fn check(context: &Context<'_>, request: &JoinGroupRequest) -> Result<(), ErrorC
 
 fn join(context: &Context<'_>, request: &JoinGroupRequest, member_id: Arc<str>) -> Join {
     let version = context.caller.version;
-    let peer =
-        context.parts.connections.get(&context.caller.connection).map(|connection| connection.peer.clone());
     let protocols = request.protocols.iter().map(|protocol| Protocol {
         name: protocol.name.as_str().into(),
         metadata: bytes::Bytes::copy_from_slice(&protocol.metadata),
@@ -84,7 +82,7 @@ fn join(context: &Context<'_>, request: &JoinGroupRequest, member_id: Arc<str>) 
         member_id,
         instance_id: request.group_instance_id.as_ref().map(|id| id.as_str().into()),
         client_id: context.caller.client_id.clone().unwrap_or_default(),
-        client_host: format!("/{}", host(peer.as_deref().unwrap_or_default())).into(),
+        client_host: context.client_host(),
         session_timeout_ms: request.session_timeout_ms,
         rebalance_timeout_ms: if version == 0 {
             request.session_timeout_ms
@@ -96,12 +94,6 @@ fn join(context: &Context<'_>, request: &JoinGroupRequest, member_id: Arc<str>) 
         requires_known_id: version >= 4,
         can_skip_assignment: version >= 9,
     }
-}
-
-/// The address without its port, and an IPv6 address without its brackets.
-fn host(peer: &str) -> &str {
-    let host = peer.rsplit_once(':').map_or(peer, |(host, _)| host);
-    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 /// The answer to a join that got this reply; an error names the member by the id that it gave.

@@ -8,9 +8,6 @@ use kafka_protocol::protocol::StrBytes;
 
 use super::{Answer, Api, Context, Refusal, names, prepare::Preparation};
 
-/// The type of the groups that there are.
-const CLASSIC: &str = "classic";
-
 pub(crate) struct ListGroups;
 
 impl Api for ListGroups {
@@ -31,16 +28,14 @@ impl Api for ListGroups {
         };
         let groups = context.parts.broker.coordinators.all_groups().flat_map(|groups| groups.iter());
         let listed = groups
-            .filter(|group| passes(&request.states_filter, group.state().name()))
-            .filter(|_| passes(&request.types_filter, CLASSIC));
+            .filter(|group| passes(&request.states_filter, group.state_name()))
+            .filter(|group| passes(&request.types_filter, group.kind()));
         let rows = listed.map(|group| {
-            let row =
-                ListedGroup::default().with_group_id(GroupId(names::text(&*group.id))).with_protocol_type(
-                    names::text(group.protocol_type().map(|kind| &**kind).unwrap_or_default()),
-                );
-            let row =
-                if version >= 4 { row.with_group_state(names::text(group.state().name())) } else { row };
-            if version >= 5 { row.with_group_type(names::text(CLASSIC)) } else { row }
+            let row = ListedGroup::default()
+                .with_group_id(GroupId(names::text(&**group.id())))
+                .with_protocol_type(names::text(group.protocol_type()));
+            let row = if version >= 4 { row.with_group_state(names::text(group.state_name())) } else { row };
+            if version >= 5 { row.with_group_type(names::text(group.kind())) } else { row }
         });
         Answer::Ready(ListGroupsResponse::default().with_groups(rows.collect()))
     }

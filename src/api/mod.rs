@@ -18,6 +18,8 @@ mod by_topic;
 mod changes;
 mod config_alterations;
 mod config_resources;
+mod consumer_group_describe;
+mod consumer_group_heartbeat;
 mod context;
 mod create_acls;
 mod create_partitions;
@@ -66,7 +68,6 @@ mod peers;
 mod prepare;
 mod produce;
 mod push_telemetry;
-mod seen_brokers;
 mod subjects;
 mod sync_group;
 mod telemetry;
@@ -331,6 +332,8 @@ apis! {
     DescribeCluster = describe_cluster::DescribeCluster,
     DescribeProducers = describe_producers::DescribeProducers,
     UnregisterBroker = unregister_broker::UnregisterBroker,
+    ConsumerGroupHeartbeat = consumer_group_heartbeat::ConsumerGroupHeartbeat,
+    ConsumerGroupDescribe = consumer_group_describe::ConsumerGroupDescribe,
     GetTelemetrySubscriptions = get_telemetry_subscriptions::GetTelemetrySubscriptions,
     PushTelemetry = push_telemetry::PushTelemetry,
     ListConfigResources = list_config_resources::ListConfigResources,

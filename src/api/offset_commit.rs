@@ -68,7 +68,7 @@ fn commit(context: &Context<'_>, request: &OffsetCommitRequest) -> (Commit, Vec<
         member_id: request.member_id.as_str().into(),
         instance_id: request.group_instance_id.as_ref().map(|id| id.as_str().into()),
         generation: request.generation_id_or_member_epoch,
-        tells_missing_groups: version >= 9,
+        knows_member_epochs: version >= 9,
         retention_ms: (version <= 4 && request.retention_time_ms >= 0).then_some(request.retention_time_ms),
         partitions: Vec::new(),
     };

@@ -91,6 +91,11 @@ fn fetch(context: &Context<'_>, asked: &OffsetFetchRequestGroup) -> OffsetFetchR
             return response.with_error_code(error.code()).with_topics(failed.collect());
         }
     };
+    if let Some(group) = groups.consumer(&asked.group_id)
+        && let Err(error) = group.check_fetch(asked.member_id.as_deref(), asked.member_epoch)
+    {
+        return response.with_error_code(error.code());
+    }
     let offsets = groups.offsets(&asked.group_id);
     let topics = match &asked.topics {
         Some(topics) => topics.iter().map(|topic| some_of(offsets, topic)).collect(),

@@ -1,8 +1,6 @@
 //! UnregisterBroker (64), version 0: forgets a broker that is gone for good (KIP-631).
 //!
-//! One that lives is forgotten too: it runs on, but nobody is sent to it any more, until it starts again.
-//!
-//! Not as in Kafka: the last broker that lives can't be forgotten and is answered with INVALID_REQUEST.
+//! Not as in Kafka: a broker that lives can't be forgotten and is answered with INVALID_REQUEST.
 
 use kafka_protocol::messages::{ApiKey, UnregisterBrokerRequest, UnregisterBrokerResponse};
 
@@ -25,9 +23,8 @@ impl Api for UnregisterBroker {
     fn handle(context: &mut Context<'_>, id: NodeId) -> Answer<UnregisterBrokerResponse> {
         let now = context.parts.now.instant;
         let controller = &mut context.parts.controller;
-        let mut others = controller.brokers().iter().filter(|broker| broker.id != id);
-        if controller.broker(id).is_some() && others.all(|broker| broker.fenced) {
-            let why = format!("Broker {} is the last that lives.", id.0);
+        if controller.broker(id).is_some_and(|broker| !broker.fenced) {
+            let why = format!("Broker {} lives.", id.0);
             let response = UnregisterBrokerResponse::default().with_error_message(Some(names::text(why)));
             return Answer::Ready(response.with_error_code(ErrorCode::InvalidRequest.code()));
         }

@@ -2,8 +2,7 @@
 //!
 //! Versions: 1 adds `validate_only` and the kind of upgrade; 2 leaves out the results (KIP-1022).
 //!
-//! Not as in Kafka: there are no features here (ApiVersions shows none), so that every level is
-//! INVALID_UPDATE_VERSION.
+//! Not as in Kafka: the levels that ApiVersions shows can't be changed, so that every level is INVALID_UPDATE_VERSION.
 
 use kafka_protocol::messages::{ApiKey, UpdateFeaturesRequest, UpdateFeaturesResponse};
 
@@ -26,7 +25,7 @@ impl Api for UpdateFeatures {
     fn handle(_: &mut Context<'_>, request: UpdateFeaturesRequest) -> Answer<UpdateFeaturesResponse> {
         let response = UpdateFeaturesResponse::default();
         let Some(first) = request.feature_updates.first() else { return Answer::Ready(response) };
-        let why = format!("The broker has no feature '{}'.", &*first.feature);
+        let why = format!("The level of feature '{}' can't be changed here.", &*first.feature);
         Answer::Ready(
             response
                 .with_error_code(ErrorCode::InvalidUpdateVersion.code())

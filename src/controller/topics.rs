@@ -76,6 +76,10 @@ pub struct Topics {
     /// Names by what they must not share with another. One request may still make several that do.
     collisions: FxHashMap<String, Vec<Arc<str>>>,
     partitions: usize,
+    /// Counts changes of any topic.
+    version: u64,
+    /// The version that the last new topic came with.
+    version_of_last_new: u64,
 }
 
 impl Topics {
@@ -115,7 +119,19 @@ impl Topics {
         self.partitions
     }
 
+    /// Counts changes of any topic: whoever has seen this version has seen all there is to see.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The version that the last new topic came with; 0 for none.
+    pub fn version_of_last_new(&self) -> u64 {
+        self.version_of_last_new
+    }
+
     fn insert(&mut self, topic: Topic) -> Arc<Topic> {
+        self.version += 1;
+        self.version_of_last_new = self.version;
         let topic = Arc::new(topic);
         self.partitions += topic.partitions.len();
         self.ids.insert(topic.name.clone(), topic.id);
@@ -129,6 +145,7 @@ impl Topics {
 
     fn remove(&mut self, id: TopicId) -> Option<Arc<Topic>> {
         let topic = self.by_id.remove(&id)?;
+        self.version += 1;
         self.partitions -= topic.partitions.len();
         self.ids.remove(&topic.name);
         self.sorted.remove(&topic.name);
@@ -144,6 +161,7 @@ impl Topics {
     }
 
     pub(super) fn replace(&mut self, topic: Topic) -> Arc<Topic> {
+        self.version += 1;
         let old = self.by_id.get(&topic.id).map_or(0, |old| old.partitions.len());
         self.partitions = self.partitions - old + topic.partitions.len();
         let topic = Arc::new(topic);
@@ -286,7 +304,7 @@ impl Controller {
 
     fn place_automatically(&mut self, new: &NewTopic) -> Result<Vec<Vec<NodeId>>, ControllerError> {
         let factor = match new.replication_factor {
-            -1 => self.default_replication_factor(&new.name),
+            -1 => self.settings.topics.default_replication_factor,
             factor if factor <= 0 => return Err(ControllerError::InvalidReplicationFactor(factor)),
             factor => factor,
         };

@@ -7,21 +7,30 @@
 pub mod groups;
 pub mod records;
 
+#[cfg(test)]
+mod from_kafka;
 mod runtime;
-mod subscription;
+pub(crate) mod subscription;
 
 use std::sync::Arc;
 
 use crate::base::entropy::Entropy;
 use crate::base::{ErrorCode, Instant, Now, PartitionKey};
+use crate::controller::Controller;
 use crate::controller::configs::BrokerSettings;
 use crate::controller::names::CONSUMER_OFFSETS;
 use crate::log::ChunkPool;
 use crate::replica::Replicas;
 use groups::{
-    Commit, Effects, GroupReply, Groups, Join, JoinReply, Leaver, Outcome, Sync, SyncReply, TimerKind,
+    Commit, Effects, GroupError, GroupReply, Groups, Heartbeat, HeartbeatReply, Join, JoinReply, Leaver,
+    Outcome, Sync, SyncReply, TimerKind,
 };
 use runtime::{Call, Runtime};
+
+/// The names of the assignors that members of consumer groups may ask for, the default first.
+pub fn assignor_names(controller: &Controller) -> Vec<&'static str> {
+    groups::consumer::assignor_names(controller)
+}
 
 /// The kinds of coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,8 +70,6 @@ pub struct CoordinatorSettings {
     pub max_session_timeout_ms: i32,
     /// `group.max.size`.
     pub max_size: usize,
-    /// `offsets.commit.timeout.ms`: how long a request waits for what it has written to be committed.
-    pub write_timeout_ms: i64,
     /// `offset.metadata.max.bytes`.
     pub offset_metadata_max_bytes: usize,
     /// `offsets.retention.minutes`, in ms.
@@ -81,7 +88,6 @@ impl CoordinatorSettings {
             min_session_timeout_ms: settings.groups.group_min_session_timeout_ms,
             max_session_timeout_ms: settings.groups.group_max_session_timeout_ms,
             max_size: settings.groups.group_max_size,
-            write_timeout_ms: millis(settings.offsets.commit_timeout_ms),
             offset_metadata_max_bytes: settings.offsets.metadata_max_bytes,
             offsets_retention_ms: millis(settings.offsets.retention_minutes.saturating_mul(60_000)),
             retention_check_interval_ms: millis(settings.offsets.retention_check_interval_ms),
@@ -114,6 +120,8 @@ pub struct Storage<'a> {
     pub replicas: &'a mut Replicas,
     /// Their memory.
     pub pool: &'a mut ChunkPool,
+    /// Topics and configs.
+    pub controller: &'a Controller,
 }
 
 /// The coordinators of one broker.
@@ -185,6 +193,19 @@ impl Coordinators {
         join: Join,
     ) -> Result<Outcome<JoinReply>, ErrorCode> {
         self.run(storage, group, |groups, effects| Ok(groups.join(group, join, effects)))
+    }
+
+    /// ConsumerGroupHeartbeat.
+    ///
+    /// # Errors
+    /// As the group's state has them, or NOT_COORDINATOR.
+    pub fn consumer_heartbeat(
+        &mut self,
+        storage: &mut Storage<'_>,
+        group: &Arc<str>,
+        heartbeat: &Heartbeat,
+    ) -> Result<Outcome<HeartbeatReply>, GroupError> {
+        self.run(storage, group, |groups, effects| Ok(groups.consumer_heartbeat(group, heartbeat, effects)))?
     }
 
     /// SyncGroup.
@@ -339,42 +360,51 @@ impl Coordinators {
 #[cfg(test)]
 mod tests {
     use super::records::Record;
-    use super::runtime::{ShardState, batch, read};
+    use super::runtime::{ShardState, StateRecord, batch, read};
     use super::*;
     use crate::base::WallTime;
-    use crate::wire::batch::BatchView;
-
-    /// What Apache Kafka wrote, a batch a line: partition, hexadecimal bytes.
-    const FROM_KAFKA: &str = include_str!("../../fixtures/consumer_offsets/batches.txt");
+    use crate::wire::batch::{BatchView, HEADER_LEN};
+    use crate::wire::records::RecordIter;
 
     #[test]
     fn batches_are_byte_for_byte_what_kafka_writes() {
-        let mut kinds = [0; 4];
-        for line in FROM_KAFKA.lines() {
-            let hex = line.split_once(' ').unwrap().1;
-            let theirs: Vec<u8> = (0..hex.len())
-                .step_by(2)
-                .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
-                .collect();
+        let mut kinds = std::collections::BTreeMap::new();
+        let mut whole = 0;
+        for theirs in from_kafka::batches() {
             let view = BatchView::new(&theirs).unwrap();
             let records: Vec<Record> = read(view, &theirs);
-            assert_eq!(records.len(), view.count() as usize, "every record is understood: {line}");
+            assert_eq!(records.len(), view.count() as usize, "every record is understood: {records:?}");
             for record in &records {
-                kinds[match record {
-                    Record::Offset { value: Some(_), .. } => 0,
-                    Record::Offset { value: None, .. } => 1,
-                    Record::ClassicGroup { value: Some(_), .. } => 2,
-                    Record::ClassicGroup { value: None, .. } => 3,
-                }] += 1;
+                let (key, value) = record.encode();
+                *kinds
+                    .entry((i16::from_be_bytes(*key.first_chunk().unwrap()), value.is_some()))
+                    .or_insert(0) += 1;
             }
+            let header = &theirs[..HEADER_LEN];
+            let base_timestamp = i64::from_be_bytes(*header[27..].first_chunk().unwrap());
             let mut ours =
                 batch(&records, Groups::batch_header(), WallTime(view.max_timestamp())).unwrap().to_vec();
-            // The log stamps offset and epoch when it appends.
-            ours[..8].copy_from_slice(&theirs[..8]);
-            ours[12..16].copy_from_slice(&theirs[12..16]);
-            assert_eq!(ours, theirs, "{line}");
+            if base_timestamp == view.max_timestamp() {
+                // The log stamps offset and epoch when it appends.
+                ours[..8].copy_from_slice(&theirs[..8]);
+                ours[12..16].copy_from_slice(&theirs[12..16]);
+                assert_eq!(ours, theirs, "{records:?}");
+                whole += 1;
+            }
+            // What Kafka has gathered from several moments is the same but for the times.
+            let pairs = |batch: &[u8]| {
+                let records = RecordIter::new(&batch[HEADER_LEN..], view.count()).map(Result::unwrap);
+                records
+                    .map(|record| (record.key.map(<[u8]>::to_vec), record.value.map(<[u8]>::to_vec)))
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(pairs(&ours), pairs(&theirs), "{records:?}");
         }
-        assert!(kinds.iter().all(|count| *count > 0), "{kinds:?}");
+        assert!(whole > 20, "{whole} batches of one moment");
+        let all = [1, 2, 3, 4, 5, 6, 7, 8, 16].into_iter().flat_map(|kind| [(kind, false), (kind, true)]);
+        // The topics of a group are never written any more, only deleted.
+        let missing: Vec<_> = all.filter(|kind| *kind != (4, true) && !kinds.contains_key(kind)).collect();
+        assert!(missing.is_empty(), "not in what was recorded: {missing:?}");
     }
 
     #[test]

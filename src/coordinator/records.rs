@@ -16,11 +16,14 @@
 //! tags are a varint count of (number, length, bytes). A null value deletes what the key names. Written are value 4, value 1
 //! where an old client says how long an offset is kept, and a group's value 3, as Apache Kafka 4.1 does.
 
+pub mod consumer_groups;
+
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::runtime::StateRecord;
+use consumer_groups::ConsumerRecord;
 
 /// A record of `__consumer_offsets`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +46,8 @@ pub enum Record {
         /// The generation.
         value: Option<ClassicGroupValue>,
     },
+    /// Something of a group of the consumer protocol (KIP-848).
+    Consumer(ConsumerRecord),
 }
 
 /// A committed offset.
@@ -119,6 +124,7 @@ impl StateRecord for Record {
                 put_string(&mut key, group);
                 (key.freeze(), value.as_ref().map(ClassicGroupValue::encode))
             }
+            Record::Consumer(record) => record.encode(),
         }
     }
 
@@ -128,6 +134,7 @@ impl StateRecord for Record {
         match self {
             Record::Offset { group, topic, .. } => OVERHEAD + group.len() + topic.len(),
             Record::ClassicGroup { group, .. } => OVERHEAD + group.len(),
+            Record::Consumer(record) => OVERHEAD + record.key_bytes(),
         }
     }
 
@@ -145,7 +152,7 @@ impl StateRecord for Record {
                 group: take_string(&mut key)?,
                 value: value.map(ClassicGroupValue::decode).map_or(Some(None), |value| value.map(Some))?,
             }),
-            _ => None,
+            kind => ConsumerRecord::decode(kind, &mut key, value).map(Record::Consumer),
         }
     }
 }

@@ -20,7 +20,6 @@ pub(crate) const LAYERS: &[&str] = &[
     "api",
     "cluster",
     "session",
-    "sim",
     "control",
     "server",
     "cli",

@@ -4,9 +4,11 @@
 mod admin;
 mod answers;
 mod configs;
+mod consumer_groups;
 mod coordinators;
 mod fetching;
 mod group_load;
+mod group_migration;
 mod groups;
 mod holds;
 mod idempotence;

@@ -2,10 +2,7 @@
 //! ReplicationControlManagerTest, with the time as a value.
 
 mod brokers;
-mod elections;
 mod isrs;
-mod partition_changes;
-mod reassignments;
 
 use std::time::Duration;
 

@@ -5,8 +5,10 @@
 //! log, while what happens within a rebalance is state of this process alone, as in Kafka.
 
 mod classic;
+pub mod consumer;
 mod membership;
 mod offsets;
+mod protocols;
 mod rebalance;
 
 use std::collections::BTreeMap;
@@ -16,12 +18,15 @@ use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
 use super::records::Record;
+use super::records::consumer_groups::ConsumerRecord;
 use super::runtime::{self, ShardState};
 use super::{CoordinatorKind, CoordinatorSettings, Ticket};
 use crate::base::{ErrorCode, Now, WallTime};
+use crate::controller::uuid_base64;
 use crate::wire::records::BatchHeader;
 
 pub use classic::{ClassicGroup, ClassicMember, ClassicState, Protocol};
+pub use consumer::{ConsumerGroup, GroupError, Heartbeat, HeartbeatReply};
 pub use membership::{Assignments, Join, Leaver, Sync};
 pub use offsets::{Commit, CommitPartition, GroupOffsets};
 
@@ -40,6 +45,7 @@ pub enum Outcome<R> {
 pub enum GroupReply {
     Join(JoinReply),
     Sync(SyncReply),
+    Heartbeat(HeartbeatReply),
     /// What was written is committed.
     Written,
 }
@@ -112,6 +118,14 @@ pub enum TimerKind {
     Join,
     /// The sync phase is over.
     Sync,
+    /// A member of a consumer group has not given up what it had to.
+    Rebalance(Arc<str>),
+    /// A classic member of a consumer group has not joined again.
+    MemberJoin(Arc<str>),
+    /// A classic member of a consumer group has joined and not asked what it gets.
+    MemberSync(Arc<str>),
+    /// The regular expressions of a consumer group are to be resolved.
+    Regexes,
 }
 
 /// What a group does once a write is committed, or has failed.
@@ -119,6 +133,8 @@ pub enum TimerKind {
 pub(super) enum FollowUp {
     /// The members get what the leader assigned.
     Assign { generation: i32, assignments: Assignments },
+    /// A consumer group has become a classic one; whoever asked for what led to it is answered.
+    Downgraded { answer: Option<(Ticket, GroupReply)> },
 }
 
 /// Records to write together, and what follows once they are committed.
@@ -132,12 +148,69 @@ impl Effects<'_> {
     pub(super) fn new_member_id(&mut self, prefix: &str) -> String {
         format!("{prefix}-{}", self.entropy.next_uuid())
     }
+
+    /// An id as Kafka's `Uuid` prints it.
+    pub(super) fn new_kafka_uuid(&mut self) -> Arc<str> {
+        uuid_base64(self.entropy.next_uuid()).into()
+    }
+}
+
+/// A group of any kind.
+#[derive(Clone, Copy, Debug)]
+pub enum Group<'a> {
+    /// Its members assign among themselves.
+    Classic(&'a ClassicGroup),
+    /// The coordinator assigns (KIP-848).
+    Consumer(&'a ConsumerGroup),
+}
+
+impl Group<'_> {
+    /// Its name.
+    pub fn id(&self) -> &Arc<str> {
+        match self {
+            Group::Classic(group) => &group.id,
+            Group::Consumer(group) => &group.id,
+        }
+    }
+
+    /// Whether a member subscribes to a topic; where that should be known but isn't, it is assumed.
+    pub fn is_subscribed_to(&self, topic: &str) -> bool {
+        match self {
+            Group::Classic(group) => group.is_subscribed_to(topic),
+            Group::Consumer(group) => group.is_subscribed_to(topic),
+        }
+    }
+
+    /// Kafka's name for the kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Group::Classic(_) => "classic",
+            Group::Consumer(_) => "consumer",
+        }
+    }
+
+    /// Kafka's name for the state.
+    pub fn state_name(&self) -> &'static str {
+        match self {
+            Group::Classic(group) => group.state().name(),
+            Group::Consumer(group) => group.state().name(),
+        }
+    }
+
+    /// What kind of client its members are; empty if it never had any.
+    pub fn protocol_type(&self) -> &str {
+        match self {
+            Group::Classic(group) => group.protocol_type().map(|kind| &**kind).unwrap_or_default(),
+            Group::Consumer(_) => "consumer",
+        }
+    }
 }
 
 /// The groups of one shard.
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     classic: FxHashMap<Arc<str>, ClassicGroup>,
+    consumer: FxHashMap<Arc<str>, ConsumerGroup>,
     /// Names in order, for whoever lists them.
     names: BTreeMap<Arc<str>, ()>,
     offsets: FxHashMap<Arc<str>, GroupOffsets>,
@@ -149,9 +222,20 @@ impl Groups {
         self.classic.get(id)
     }
 
+    /// The consumer group of this name.
+    pub fn consumer(&self, id: &str) -> Option<&ConsumerGroup> {
+        self.consumer.get(id)
+    }
+
+    /// The group of this name, of any kind.
+    pub fn group(&self, id: &str) -> Option<Group<'_>> {
+        let consumer = self.consumer.get(id).map(Group::Consumer);
+        consumer.or_else(|| self.classic.get(id).map(Group::Classic))
+    }
+
     /// All groups, by name.
-    pub fn iter(&self) -> impl Iterator<Item = &ClassicGroup> {
-        self.names.keys().filter_map(|name| self.classic.get(name))
+    pub fn iter(&self) -> impl Iterator<Item = Group<'_>> {
+        self.names.keys().filter_map(|name| self.group(name))
     }
 
     /// What a group has committed.
@@ -169,7 +253,9 @@ impl Groups {
         match record {
             Record::Offset { group, topic, index, value } => match value {
                 Some(value) => {
-                    self.ensure_classic(group, now);
+                    if !self.consumer.contains_key(group) {
+                        self.ensure_classic(group, now);
+                    }
                     self.offsets.entry(group.clone()).or_default().set(topic, *index, value.clone());
                 }
                 None => {
@@ -182,12 +268,38 @@ impl Groups {
             },
             Record::ClassicGroup { group, value: Some(value) } => {
                 self.names.entry(group.clone()).or_default();
+                self.consumer.remove(group);
                 self.classic.insert(group.clone(), ClassicGroup::from_value(group.clone(), value));
             }
             Record::ClassicGroup { group, value: None } => {
-                self.names.remove(group);
                 self.classic.remove(group);
+                self.forget_name(group);
             }
+            Record::Consumer(record) => self.apply_consumer(record),
+        }
+    }
+
+    fn apply_consumer(&mut self, record: &ConsumerRecord) {
+        let ConsumerRecord { group: id, content } = record;
+        if !self.consumer.contains_key(id) {
+            if content.is_tombstone() {
+                return;
+            }
+            self.classic.remove(id);
+            self.names.entry(id.clone()).or_default();
+            self.consumer.insert(id.clone(), ConsumerGroup::new(id.clone()));
+        }
+        let is_there = self.consumer.get_mut(id).is_some_and(|group| group.apply(content));
+        if !is_there {
+            self.consumer.remove(id);
+            self.forget_name(id);
+        }
+    }
+
+    /// Forgets a name that no group has any more.
+    fn forget_name(&mut self, id: &str) {
+        if !self.classic.contains_key(id) && !self.consumer.contains_key(id) {
+            self.names.remove(id);
         }
     }
 
@@ -197,15 +309,30 @@ impl Groups {
         join: Join,
         effects: &mut Effects<'_>,
     ) -> Outcome<JoinReply> {
-        if !join.member_id.is_empty() && !self.classic.contains_key(group) {
-            return Outcome::Ready(JoinReply::failed(join.member_id, ErrorCode::UnknownMemberId));
+        let mut records = Vec::new();
+        match self.consumer.get(group) {
+            Some(consumer) if consumer.is_empty() => records = consumer.tombstones(),
+            Some(_) => {
+                let outcome = self.join_consumer(group, &join, effects);
+                return outcome
+                    .unwrap_or_else(|error| Outcome::Ready(JoinReply::failed(join.member_id, error.code)));
+            }
+            None => {}
         }
         let is_new = !self.classic.contains_key(group);
+        if is_new && !join.member_id.is_empty() {
+            return Outcome::Ready(JoinReply::failed(join.member_id, ErrorCode::UnknownMemberId));
+        }
+        let was_consumer = !records.is_empty();
         let state = self.ensure_classic(group, effects.now);
         let outcome = state.join(join, effects);
         if is_new {
-            let then = OnCommit::Nothing;
-            effects.write(Write { records: vec![state.creation()], then });
+            records.push(state.creation());
+            let then = match was_consumer {
+                true => OnCommit::FollowUp(group.clone(), FollowUp::Downgraded { answer: None }),
+                false => OnCommit::Nothing,
+            };
+            effects.write(Write { records, then });
         }
         outcome
     }
@@ -216,7 +343,10 @@ impl Groups {
         sync: Sync,
         effects: &mut Effects<'_>,
     ) -> Result<Outcome<SyncReply>, ErrorCode> {
-        self.known(group)?.sync(sync, effects)
+        match self.consumer.get_mut(group) {
+            Some(group) => group.sync_classic(&sync, effects).map(Outcome::Ready),
+            None => self.known(group)?.sync(sync, effects),
+        }
     }
 
     pub(super) fn heartbeat(
@@ -227,15 +357,21 @@ impl Groups {
         generation: i32,
         effects: &mut Effects<'_>,
     ) -> Result<(), ErrorCode> {
-        self.known(group)?.heartbeat(member_id, instance_id, generation, effects)
+        match self.consumer.get_mut(group) {
+            Some(group) => group.heartbeat_classic(member_id, instance_id, generation, effects),
+            None => self.known(group)?.heartbeat(member_id, instance_id, generation, effects),
+        }
     }
 
     pub(super) fn leave(
         &mut self,
-        group: &str,
+        group: &Arc<str>,
         leavers: &[Leaver],
         effects: &mut Effects<'_>,
     ) -> Result<Vec<ErrorCode>, ErrorCode> {
+        if self.consumer.contains_key(group) {
+            return Ok(self.leave_by_classic(group, leavers, effects));
+        }
         match self.classic.get_mut(group) {
             Some(group) => group.leave(leavers, effects),
             None => Ok(vec![ErrorCode::UnknownMemberId; leavers.len()]),
@@ -248,15 +384,19 @@ impl Groups {
         group: &Arc<str>,
         effects: &mut Effects<'_>,
     ) -> Result<Ticket, ErrorCode> {
-        let state = self.classic.get(group).ok_or(ErrorCode::GroupIdNotFound)?.state();
-        match state {
-            ClassicState::Empty => {}
-            ClassicState::Dead => return Err(ErrorCode::GroupIdNotFound),
-            _ => return Err(ErrorCode::NonEmptyGroup),
-        }
+        let end = match (self.consumer.get(group), self.classic.get(group)) {
+            (Some(consumer), _) if consumer.is_empty() => consumer.tombstones(),
+            (Some(_), _) => return Err(ErrorCode::NonEmptyGroup),
+            (None, None) => return Err(ErrorCode::GroupIdNotFound),
+            (None, Some(classic)) => match classic.state() {
+                ClassicState::Empty => vec![Record::ClassicGroup { group: group.clone(), value: None }],
+                ClassicState::Dead => return Err(ErrorCode::GroupIdNotFound),
+                _ => return Err(ErrorCode::NonEmptyGroup),
+            },
+        };
         let mut records =
             self.offsets.get(group).map(|offsets| offsets.tombstones(group)).unwrap_or_default();
-        records.push(Record::ClassicGroup { group: group.clone(), value: None });
+        records.extend(end);
         let ticket = effects.ticket();
         effects.write(Write { records, then: OnCommit::Answer(ticket, GroupReply::Written) });
         Ok(ticket)
@@ -300,19 +440,31 @@ impl ShardState for Groups {
     /// Sessions of members that came with a loaded partition begin anew.
     fn loaded(&mut self, effects: &mut Effects<'_>) {
         for group in self.iter() {
-            effects.turn_to(&group.id);
-            for member in group.members() {
-                effects.schedule(TimerKind::Session(member.id.clone()), member.session_timeout_ms.into());
+            effects.turn_to(group.id());
+            match group {
+                Group::Classic(group) => group.members().for_each(|member| {
+                    let timeout_ms = member.session_timeout_ms.into();
+                    effects.schedule(TimerKind::Session(member.id.clone()), timeout_ms);
+                }),
+                Group::Consumer(group) => group.start_timers(effects),
             }
         }
     }
 
     fn timer(&mut self, group: &Arc<str>, kind: &TimerKind, effects: &mut Effects<'_>) {
+        if self.consumer.contains_key(group) {
+            return self.consumer_timer(group, kind, effects);
+        }
         let Some(group) = self.classic.get_mut(group) else { return };
         match kind {
             TimerKind::Session(member) => group.session_timer(member, effects),
             TimerKind::Join => group.join_timer(effects),
             TimerKind::Sync => group.sync_timer(effects),
+            // Set while the group was a consumer group.
+            TimerKind::Rebalance(_)
+            | TimerKind::MemberJoin(_)
+            | TimerKind::MemberSync(_)
+            | TimerKind::Regexes => {}
         }
     }
 
@@ -323,11 +475,25 @@ impl ShardState for Groups {
         written: Result<(), ErrorCode>,
         effects: &mut Effects<'_>,
     ) {
-        let Some(group) = self.classic.get_mut(group) else { return };
-        let FollowUp::Assign { generation, assignments } = follow_up;
-        match written {
-            Ok(()) => group.assignment_committed(generation, &assignments, effects),
-            Err(error) => group.assignment_failed(generation, error, effects),
+        match follow_up {
+            FollowUp::Assign { generation, assignments } => {
+                let Some(group) = self.classic.get_mut(group) else { return };
+                match written {
+                    Ok(()) => group.assignment_committed(generation, &assignments, effects),
+                    Err(error) => group.assignment_failed(generation, error, effects),
+                }
+            }
+            FollowUp::Downgraded { answer } => {
+                // The log still has the group as a consumer group, and so it stays one.
+                if written.is_err() && self.consumer.contains_key(group) {
+                    self.classic.remove(group);
+                }
+                match (answer, written) {
+                    (Some((ticket, reply)), Ok(())) => effects.answer(ticket, reply),
+                    (Some((ticket, _)), Err(error)) => effects.fail(ticket, error),
+                    (None, _) => {}
+                }
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::classic::{ClassicGroup, ClassicState};
-use super::{Effects, GroupReply, Groups, OnCommit, Write};
+use super::{Effects, Group, GroupReply, Groups, OnCommit, Write};
 use crate::base::{ErrorCode, WallTime};
 use crate::coordinator::Ticket;
 use crate::coordinator::records::{CommittedOffset, Record};
@@ -18,8 +18,9 @@ pub struct Commit {
     pub instance_id: Option<Arc<str>>,
     /// Negative if no member commits.
     pub generation: i32,
-    /// Whether a group that isn't there is GROUP_ID_NOT_FOUND (v9+) rather than ILLEGAL_GENERATION.
-    pub tells_missing_groups: bool,
+    /// Whether the request knows of member epochs (v9+, KIP-848), and so members of the consumer protocol may commit; also,
+    /// a group that isn't there is GROUP_ID_NOT_FOUND rather than ILLEGAL_GENERATION.
+    pub knows_member_epochs: bool,
     /// How long the offsets are kept by the word of an old client (v2 to v4), ms.
     pub retention_ms: Option<i64>,
     /// What is committed.
@@ -120,6 +121,10 @@ impl Groups {
         effects: &mut Effects<'_>,
     ) -> Result<(Option<Ticket>, Vec<ErrorCode>), ErrorCode> {
         match self.classic.get(id) {
+            _ if self.consumer.contains_key(id) => {
+                let group = &self.consumer[id];
+                group.check_commit(&commit.member_id, commit.generation, commit.knows_member_epochs)?;
+            }
             Some(group) => {
                 group.check_commit(&commit)?;
                 if matches!(group.state, ClassicState::Stable | ClassicState::PreparingRebalance) {
@@ -127,7 +132,7 @@ impl Groups {
                 }
             }
             None if commit.generation < 0 => {}
-            None if commit.tells_missing_groups => return Err(ErrorCode::GroupIdNotFound),
+            None if commit.knows_member_epochs => return Err(ErrorCode::GroupIdNotFound),
             None => return Err(ErrorCode::IllegalGeneration),
         }
         let now_ms = effects.now.wall.as_millis();
@@ -164,12 +169,14 @@ impl Groups {
         partitions: &[(Arc<str>, i32)],
         effects: &mut Effects<'_>,
     ) -> Result<(Option<Ticket>, Vec<ErrorCode>), ErrorCode> {
-        let group = self.classic.get(id).ok_or(ErrorCode::GroupIdNotFound)?;
-        match group.state {
-            ClassicState::Dead => return Err(ErrorCode::GroupIdNotFound),
-            ClassicState::Empty => {}
-            _ if group.uses_consumer_protocol() => {}
-            _ => return Err(ErrorCode::NonEmptyGroup),
+        let group = self.group(id).ok_or(ErrorCode::GroupIdNotFound)?;
+        if let Group::Classic(group) = group {
+            match group.state {
+                ClassicState::Dead => return Err(ErrorCode::GroupIdNotFound),
+                ClassicState::Empty => {}
+                _ if group.uses_consumer_protocol() => {}
+                _ => return Err(ErrorCode::NonEmptyGroup),
+            }
         }
         let mut records = Vec::new();
         let errors = partitions.iter().map(|(topic, index)| {
@@ -192,10 +199,10 @@ impl Groups {
 
     /// The end of everything that was committed for a topic.
     pub(in crate::coordinator) fn offsets_of_topic(&self, topic: &str) -> Vec<Record> {
-        let of_group = |group: &ClassicGroup| {
-            let offsets = self.offsets.get(&group.id).into_iter().flat_map(GroupOffsets::iter);
+        let of_group = |group: Group<'_>| {
+            let offsets = self.offsets.get(group.id()).into_iter().flat_map(GroupOffsets::iter);
             let of_topic = offsets.filter(|(name, ..)| &***name == topic);
-            of_topic.map(|(name, index, _)| tombstone(&group.id, name, index)).collect::<Vec<_>>()
+            of_topic.map(|(name, index, _)| tombstone(group.id(), name, index)).collect::<Vec<_>>()
         };
         self.iter().flat_map(of_group).collect()
     }
@@ -211,18 +218,25 @@ impl Groups {
         for group in self.iter() {
             let mut kept = false;
             for (topic, index, offset) in
-                self.offsets.get(&group.id).into_iter().flat_map(|offsets| offsets.iter())
+                self.offsets.get(group.id()).into_iter().flat_map(|offsets| offsets.iter())
             {
                 let subscribed = group.is_subscribed_to(topic);
                 let expires_ms = if subscribed { None } else { expires_at(group, offset, retention_ms) };
                 let gone = !is_topic(topic) || expires_ms.is_some_and(|at| at <= now.as_millis());
                 if gone {
-                    records.push(tombstone(&group.id, topic, index));
+                    records.push(tombstone(group.id(), topic, index));
                 }
                 kept |= !gone;
             }
-            if group.state == ClassicState::Empty && !kept && group.pending_members.is_empty() {
-                records.push(Record::ClassicGroup { group: group.id.clone(), value: None });
+            match group {
+                _ if kept => {}
+                Group::Classic(group) => {
+                    if group.state == ClassicState::Empty && group.pending_members.is_empty() {
+                        records.push(Record::ClassicGroup { group: group.id.clone(), value: None });
+                    }
+                }
+                Group::Consumer(group) if group.is_empty() => records.extend(group.tombstones()),
+                Group::Consumer(_) => {}
             }
         }
         records
@@ -231,7 +245,10 @@ impl Groups {
 
 /// When an offset that nobody subscribes to expires, ms; none while the group keeps it (Kafka's
 /// `ClassicGroup.offsetExpirationCondition`).
-fn expires_at(group: &ClassicGroup, offset: &CommittedOffset, retention_ms: i64) -> Option<i64> {
+fn expires_at(group: Group<'_>, offset: &CommittedOffset, retention_ms: i64) -> Option<i64> {
+    let kept_since_ms =
+        |since_ms: i64| offset.expire_timestamp_ms.unwrap_or(since_ms.saturating_add(retention_ms));
+    let Group::Classic(group) = group else { return Some(kept_since_ms(offset.commit_timestamp_ms)) };
     let since_ms = match (group.state, &group.protocol_type) {
         // Whoever assigns partitions by hand.
         (_, None) => offset.commit_timestamp_ms,
@@ -239,5 +256,5 @@ fn expires_at(group: &ClassicGroup, offset: &CommittedOffset, retention_ms: i64)
         (ClassicState::Stable, Some(_)) if group.subscribed_topics.is_some() => offset.commit_timestamp_ms,
         _ => return None,
     };
-    Some(offset.expire_timestamp_ms.unwrap_or(since_ms.saturating_add(retention_ms)))
+    Some(kept_since_ms(since_ms))
 }

@@ -1,0 +1,213 @@
+//! What a group of the consumer protocol sees of the topics: a hash that stands for all that is known of those it subscribes
+//! to, and which topics match its members' regular expressions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use regex_lite::{Regex, RegexBuilder};
+use rustc_hash::FxHashMap;
+use twox_hash::XxHash3_64;
+
+use super::{ConsumerGroup, GroupError, SubscribedTopics};
+use crate::base::{ErrorCode, TopicId, WallTime};
+use crate::controller::{Controller, Topic};
+use crate::coordinator::records::consumer_groups::ResolvedRegex;
+
+/// The most memory that a compiled regular expression may take, bytes. The engine needs time linear in the name's length
+/// whatever the expression, so that this bounds what looking through all topics costs.
+const MOST_REGEX_BYTES: usize = 1 << 20;
+/// How deep a regular expression may nest.
+const DEEPEST_REGEX: u32 = 100;
+
+/// The hashes of topics, as long as nothing about them has changed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TopicHashes(FxHashMap<TopicId, (Arc<Topic>, i64)>);
+
+impl TopicHashes {
+    fn of(&mut self, topic: &Arc<Topic>, controller: &Controller) -> i64 {
+        if let Some((seen, hash)) = self.0.get(&topic.id)
+            && Arc::ptr_eq(seen, topic)
+        {
+            return *hash;
+        }
+        let hash = topic_hash(topic, controller);
+        self.0.insert(topic.id, (topic.clone(), hash));
+        hash
+    }
+
+    /// The hash that stands for these topics (Kafka's `computeGroupHash`); 0 if there are none.
+    pub(super) fn of_all(&mut self, topics: &SubscribedTopics, controller: &Controller) -> i64 {
+        let mut bytes = Vec::new();
+        let mut subscribed = BTreeSet::new();
+        for topic in topics.keys().filter_map(|name| controller.topics().by_name(name)) {
+            bytes.extend(self.of(topic, controller).to_le_bytes());
+            subscribed.insert(topic.id);
+        }
+        if self.0.len() > subscribed.len() {
+            self.0.retain(|id, _| subscribed.contains(id));
+        }
+        hash_of_hashes(&bytes)
+    }
+}
+
+fn hash_of_hashes(hashes: &[u8]) -> i64 {
+    if hashes.is_empty() { 0 } else { XxHash3_64::oneshot(hashes) as i64 }
+}
+
+/// The hash that stands for a topic as it is now.
+fn topic_hash(topic: &Topic, controller: &Controller) -> i64 {
+    let racks = topic.partitions.iter().map(|partition| {
+        let brokers = controller.brokers().iter().filter(|broker| partition.replicas.contains(&broker.id));
+        brokers.filter_map(|broker| broker.rack.as_deref()).collect()
+    });
+    hash(topic.id, &topic.name, racks.collect())
+}
+
+/// The hash of a topic's id, its name, and the racks of each of its partitions (Kafka's `computeTopicHash`). Texts go in as
+/// UTF-16 with their length behind them.
+fn hash(id: TopicId, name: &str, racks: Vec<Vec<&str>>) -> i64 {
+    fn put_text(bytes: &mut Vec<u8>, text: &str) {
+        let mut units = 0_i32;
+        for unit in text.encode_utf16() {
+            bytes.extend(unit.to_le_bytes());
+            units += 1;
+        }
+        bytes.extend(units.to_le_bytes());
+    }
+    // The version of the hash.
+    let mut bytes = vec![0_u8];
+    bytes.extend(((id.0 >> 64) as u64).to_le_bytes());
+    bytes.extend((id.0 as u64).to_le_bytes());
+    put_text(&mut bytes, name);
+    bytes.extend((racks.len() as i32).to_le_bytes());
+    for (index, mut racks) in racks.into_iter().enumerate() {
+        bytes.extend((index as i32).to_le_bytes());
+        racks.sort_unstable();
+        for rack in racks {
+            bytes.extend((rack.encode_utf16().count() as i32).to_le_bytes());
+            put_text(&mut bytes, rack);
+        }
+    }
+    XxHash3_64::oneshot(&bytes) as i64
+}
+
+/// Compiles a regular expression for whole names.
+///
+/// # Errors
+/// INVALID_REGULAR_EXPRESSION.
+pub(super) fn compile(regex: &str) -> Result<Regex, GroupError> {
+    let build = |pattern: &str| {
+        RegexBuilder::new(pattern).size_limit(MOST_REGEX_BYTES).nest_limit(DEEPEST_REGEX).build()
+    };
+    // By itself first, since in the brackets of the whole a stray one would find its partner.
+    let compiled = build(regex).and_then(|_| build(&format!(r"\A(?:{regex})\z")));
+    compiled.map_err(|error| {
+        let message = format!("The regular expression `{regex}` is not valid: {error}");
+        GroupError::new(ErrorCode::InvalidRegularExpression, message)
+    })
+}
+
+/// How often at most a group's regular expressions are resolved again, ms.
+const REFRESH_PAUSE_MS: i64 = 10_000;
+
+impl ConsumerGroup {
+    /// Whether the group's regular expressions have to be resolved, if its members subscribe by these.
+    pub(super) fn needs_regexes(
+        &self,
+        subscribed: &BTreeMap<Arc<str>, usize>,
+        is_new: bool,
+        controller: &Controller,
+        now: WallTime,
+    ) -> bool {
+        // All are resolved together, so that each knows when that was.
+        let last = self.resolved_regexes.values().next();
+        let since_ms = last.map(|resolved| now.as_millis().saturating_sub(resolved.timestamp_ms));
+        if subscribed.is_empty() || since_ms.is_some_and(|since_ms| since_ms <= REFRESH_PAUSE_MS) {
+            return false;
+        }
+        let interval_ms = controller.settings().consumer_groups.regex_refresh_interval_ms;
+        is_new
+            || subscribed.len() != self.resolved_regexes.len()
+            || last.is_none_or(|resolved| {
+                u64::try_from(resolved.version).unwrap_or(0) < controller.topics().version_of_last_new()
+            })
+            || since_ms.is_none_or(|since_ms| u64::try_from(since_ms).unwrap_or(0) > interval_ms)
+    }
+
+    /// The topics that match each of the regular expressions that members subscribe by.
+    pub(super) fn resolve_regexes(
+        &self,
+        controller: &Controller,
+        now: WallTime,
+    ) -> Vec<(Arc<str>, ResolvedRegex)> {
+        let topics = controller.topics();
+        let resolve = |regex: &Arc<str>| {
+            // One that comes from another broker's log and that this one can't compile matches nothing.
+            let compiled = compile(regex).ok();
+            let matches = |name: &str| compiled.as_ref().is_some_and(|compiled| compiled.is_match(name));
+            let names = topics.iter().map(|topic| &topic.name).filter(|name| matches(name));
+            let resolved = ResolvedRegex {
+                topics: names.cloned().collect(),
+                version: i64::try_from(topics.version()).unwrap_or(i64::MAX),
+                timestamp_ms: now.as_millis(),
+            };
+            (regex.clone(), resolved)
+        };
+        self.subscribed_regexes.keys().map(resolve).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{compile, hash, hash_of_hashes};
+    use crate::base::{ErrorCode, TopicId};
+    use crate::coordinator::from_kafka::consumer_records;
+    use crate::coordinator::records::consumer_groups::Content;
+
+    #[test]
+    fn a_groups_hash_is_what_kafka_computes() {
+        let records = consumer_records("gold-consumer");
+        let hash_in_log = records.iter().find_map(|content| match content {
+            Content::Group(Some(value)) => Some(value.metadata_hash),
+            _ => None,
+        });
+        let topic = records.iter().find_map(|content| match content {
+            Content::Target(_, Some(partitions)) => partitions.keys().next().copied(),
+            _ => None,
+        });
+        let of = |racks| hash_of_hashes(&hash(topic.unwrap(), "gold-topic", racks).to_le_bytes());
+        assert_eq!(Some(of(vec![vec!["rack-a"], vec!["rack-a"]])), hash_in_log);
+        assert_ne!(Some(of(vec![vec!["rack-a"]])), hash_in_log, "fewer partitions");
+        assert_ne!(Some(of(vec![vec!["rack-a"], vec![]])), hash_in_log, "other racks");
+        assert_ne!(hash(TopicId(1), "a", Vec::new()), hash(TopicId(2), "a", Vec::new()), "another topic");
+        assert_eq!(
+            hash(TopicId(1), "a", vec![vec!["r", "s"]]),
+            hash(TopicId(1), "a", vec![vec!["s", "r"]]),
+            "the order of replicas is no matter"
+        );
+    }
+
+    #[test]
+    fn an_expression_matches_whole_names() {
+        let matches = |regex: &str, name: &str| compile(regex).unwrap().is_match(name);
+        assert!(matches("foo.*", "foo-1") && !matches("foo", "foo-1") && !matches("oo", "foo"));
+        assert!(matches("a|ab", "ab"), "of several ways, one fits the whole");
+        assert!(matches("(?i)FOO", "foo") && matches("[[:alpha:]]{3}", "foo"));
+        assert!(matches(r"[\w.-]{1,249}", &"x".repeat(249)));
+    }
+
+    #[test]
+    fn what_is_not_an_expression_is_refused() {
+        let deep = format!("{}a{}", "(".repeat(200), ")".repeat(200));
+        let wide = r"(\w{1000}){1000}";
+        for bad in ["(", "a)(b", "*", "[z-a]", r"\1", "(?=a)", "(?<!a)b", "a{2,1}", &deep, wide] {
+            assert_eq!(compile(bad).unwrap_err().code, ErrorCode::InvalidRegularExpression, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_poisonous_expression_takes_time_in_proportion() {
+        let regex = compile("(a*)*(a|aa)*b").unwrap();
+        assert!(!regex.is_match(&"a".repeat(249)));
+    }
+}
