@@ -70,6 +70,7 @@
 //! | [`api`] | one file an API, the table of them, the way in (`prepare`) and out (`encode`) |
 //! | [`cluster`] | [`cluster::Cluster`]: the brokers, the links between them, what goes in and out |
 //! | [`session`] | one connection without its socket: bytes to requests, replies to bytes |
+//! | `sim` | the simulator, in a folder beside `src/` and only with the feature of that name |
 //! | `control` | the steering interface (not there yet) |
 //! | [`server`] | tokio: listeners, connections, the driver that owns the cluster, the clock, shutdown |
 //! | [`cli`] | one file a subcommand; settings from files, variables and options |
@@ -117,7 +118,8 @@
 //! 5. [`coordinator`] and its `coordinator/runtime.rs`, then `api/join_group.rs`: how groups are kept.
 //! 6. [`wire::preflight`] and [`wire::check`]: what is believed of a peer, and what is not.
 //! 7. [`session`], then `server/driver.rs` and `server/connection.rs`: the shell.
-//! 8. `cluster/tests/`: the core driven as a whole, with the time in the test's hand.
+//! 8. `cluster/tests/`: the core driven as a whole, with the time in the test's hand. Then `sim/` beside `src/`: the same
+//!    under faults drawn from a seed, with what may never happen in `sim/checkers/`.
 //!
 //! # Decisions that may surprise
 //!
@@ -149,6 +151,9 @@ pub mod purgatory;
 pub mod replica;
 pub mod server;
 pub mod session;
+#[cfg(feature = "sim")]
+#[path = "../sim/mod.rs"]
+pub mod sim;
 pub mod wire;
 
 /// The README's Rust examples are tests.

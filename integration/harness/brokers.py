@@ -39,7 +39,7 @@ class SuitesHuld:
 
     def __init__(self, binary, log_path):
         self.log_path = log_path
-        self.process, port = start_huld(binary, log_path, "--set", NO_RETENTION)
+        self.process, port = start_huld(binary, log_path, *set_all(QUICK))
         self.variables = {
             "HULD_BOOTSTRAP": f"127.0.0.1:{port}",
             "HULD_TARGET": HuldTarget.name,
@@ -193,8 +193,21 @@ def accepts(port):
         return False
 
 
-# Tests write records of years ago, which the first look at retention, 30 s after the start, would delete under them.
-NO_RETENTION = "log.initial.task.delay.ms=86400000"
+QUICK = [
+    # Tests write records of years ago, which the first look at retention, 30 s after the start, would delete under them.
+    "log.initial.task.delay.ms=86400000",
+    # The coordinator says how often members of the consumer protocol speak, and so how long every change takes.
+    "group.consumer.heartbeat.interval.ms=300",
+    "group.consumer.min.heartbeat.interval.ms=100",
+    "group.consumer.session.timeout.ms=6000",
+    "group.consumer.min.session.timeout.ms=1000",
+]
+
+
+def set_all(settings):
+    """The settings as options of huld."""
+    return [word for setting in settings for word in ("--set", setting)]
+
 
 KAFKA_PROPERTIES = """\
 process.roles=broker,controller
@@ -214,4 +227,4 @@ transaction.state.log.num.partitions=5
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
-""" + NO_RETENTION + "\n"
+""" + "\n".join(QUICK) + "\n"

@@ -42,7 +42,7 @@ final class GroupTests {
   }
 
   /** A member, and what its assignor has done to it. */
-  private static final class Member implements ConsumerRebalanceListener, AutoCloseable {
+  static final class Member implements ConsumerRebalanceListener, AutoCloseable {
     final Consumer<byte[], byte[]> consumer;
     final List<ConsumerRecord<byte[], byte[]>> records = new ArrayList<>();
     int assigned;
@@ -78,7 +78,7 @@ final class GroupTests {
   }
 
   /** Polls all in turn until `done`. */
-  private static void pollUntil(String what, BooleanSupplier done, Member... members) {
+  static void pollUntil(String what, BooleanSupplier done, Member... members) {
     long end = System.currentTimeMillis() + 20_000;
     while (!done.getAsBoolean()) {
       Check.that(what + ": not after 20 s", System.currentTimeMillis() < end);

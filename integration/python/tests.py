@@ -2,6 +2,7 @@
 
 import logging
 import re
+import subprocess
 import sys
 import time
 from contextlib import contextmanager
@@ -569,6 +570,105 @@ def group_admin():
     equal(offset(), [2], "altered offset")
     admin.delete_consumer_groups([group])[group].result(FOLLOW_UP_S)
     equal(refused(admin.delete_consumer_groups([group])), KafkaError.GROUP_ID_NOT_FOUND, "second deletion")
+
+
+def young_group(**more):
+    """Settings of a member of the consumer protocol (KIP-848)."""
+    return {"group.id": topic_name(), "group.protocol": "consumer", "auto.offset.reset": "earliest"} | more
+
+
+@test(limit_s=60)
+def consumer_group_share():
+    """Two members of the consumer protocol share four partitions; when one leaves, the other has them all."""
+    topic, settings = topic_name(), young_group()
+    create(topic, 4)
+    with consumer(**settings) as one:
+        first = Assigned(one, topic)
+        poll_until(lambda: len(first.owned()) == 4, first)
+        with consumer(**settings) as other:
+            second = Assigned(other, topic)
+            poll_until(lambda: len(first.owned()) == len(second.owned()) == 2, first, second)
+            equal(first.owned() | second.owned(), {0, 1, 2, 3}, "partitions of both")
+            sender = Delivered()
+            for number in range(40):
+                sender.send(topic, b"%d" % number, partition=number % 4)
+            sender.all_well()
+            poll_until(lambda: len(first.messages) + len(second.messages) == 40, first, second)
+            one.commit(asynchronous=False)
+            other.commit(asynchronous=False)
+        poll_until(lambda: len(first.owned()) == 4, first)
+        first.poll()
+        equal(len(first.messages), 20, "records of the first after the other has left")
+
+
+CRASHING = """
+import sys
+from confluent_kafka import Consumer
+client = Consumer({"bootstrap.servers": sys.argv[1], "group.id": sys.argv[2], "group.protocol": "consumer"})
+client.subscribe([sys.argv[3]])
+while True:
+    client.poll(0.1)
+    if len(client.assignment()) == 2:
+        print("half", flush=True)
+"""
+
+
+@test(limit_s=60)
+def consumer_group_crash():
+    """A member that is killed is out after its session, and the other has everything."""
+    topic, settings = topic_name(), young_group()
+    create(topic, 4)
+    with consumer(**settings) as client:
+        stays = Assigned(client, topic)
+        poll_until(lambda: len(stays.owned()) == 4, stays)
+        arguments = [sys.executable, "-c", CRASHING, BOOTSTRAP, settings["group.id"], topic]
+        crashes = subprocess.Popen(arguments, stdout=subprocess.PIPE)
+        try:
+            poll_until(lambda: len(stays.owned()) == 2, stays)
+            equal(crashes.stdout.readline(), b"half\n", "what the other has said")
+        finally:
+            crashes.kill()
+            crashes.wait()
+        poll_until(lambda: len(stays.owned()) == 4, stays, limit_s=20)
+
+
+@test(limit_s=60)
+def consumer_group_regex():
+    prefix = topic_name()
+    create(prefix + "-a")
+    create(prefix + "-b", 2)
+    with consumer(**young_group()) as client:
+        member = Assigned(client, f"^{prefix}-[ab]")
+        poll_until(lambda: len(client.assignment()) == 3, member, limit_s=25)
+
+
+@test(limit_s=60)
+def consumer_group_static_member():
+    """A static member of the consumer protocol that comes back has its partition at once."""
+    topic, settings = filled(1), young_group(**{"group.instance.id": "it"})
+    with consumer(**settings) as client:
+        client.subscribe([topic])
+        take(client, 1)
+    with consumer(**settings) as client:
+        back = Assigned(client, topic)
+        poll_until(lambda: back.owned() == {0}, back, limit_s=5)
+
+
+@test(limit_s=60)
+def consumer_group_upgrade():
+    """A member of the consumer protocol joins a classic group that works, and takes it over when the other leaves."""
+    topic, settings = topic_name(), young_group()
+    create(topic, 4)
+    classic = {"group.id": settings["group.id"], "auto.offset.reset": "earliest", "heartbeat.interval.ms": 200,
+               "partition.assignment.strategy": "range"}
+    with consumer(**settings) as young:
+        with consumer(**classic) as old:
+            first = Assigned(old, topic)
+            poll_until(lambda: len(first.owned()) == 4, first)
+            second = Assigned(young, topic)
+            poll_until(lambda: len(first.owned()) == len(second.owned()) == 2, first, second)
+            equal(first.owned() | second.owned(), {0, 1, 2, 3}, "partitions of both")
+        poll_until(lambda: len(second.owned()) == 4, second)
 
 
 tap.main()

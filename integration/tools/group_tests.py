@@ -110,6 +110,33 @@ def groups_tool():
     check(group not in tool("groups", "--list", "--group-type", "share"), "listed among share groups")
 
 
+@test(limit_s=300)
+def groups_of_both_protocols():
+    """kafka-groups lists them by their kind, kafka-consumer-groups describes and deletes them alike."""
+    topic, old, young = filled(4), topic_name(), topic_name()
+    consume_in(old, topic, 4)
+    with running("console-consumer", "--topic", topic, "--group", young, "--from-beginning",
+                 "--consumer-property", "group.protocol=consumer") as member:
+        member.until("the last record", lambda line: line == "3")
+        words = row(groups("--describe", "--group", young, "--state"), young)
+        equal(words[-3:], ["uniform", "Stable", "1"], "strategy, state and members")
+        (place, (_, end, _)), = described(young).items()
+        equal((place, end), ((topic, 0), "4"), "description")
+        output = refused("consumer-groups", "--delete", "--group", young)
+        check("GroupNotEmptyException" in output, f"delete printed {output}")
+        member.stop()
+    listed = tool("groups", "--list")
+    equal(row(listed, old)[1:], ["Classic", "consumer"], "type and protocol of the old one")
+    equal(row(listed, young)[1:], ["Consumer", "consumer"], "type and protocol of the new one")
+    listed = tool("groups", "--list", "--group-type", "consumer")
+    equal([old in listed, young in listed], [False, True], "groups of the new protocol")
+    equal(described(young), {(topic, 0): ("4", "4", "0")}, "offsets of the new one")
+    for group in (old, young):
+        check("was successful" in groups("--delete", "--group", group), f"delete {group}")
+    left = tool("groups", "--list")
+    equal([old in left, young in left], [False, False], "groups that are left")
+
+
 def offsets_partition(group):
     """The partition of __consumer_offsets that keeps a group: Java's hash code of its name decides."""
     value = 0

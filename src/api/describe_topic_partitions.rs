@@ -12,6 +12,7 @@ use kafka_protocol::messages::{
     ApiKey, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, TopicName,
 };
 
+use super::seen_brokers::SeenBrokers;
 use super::subjects::NamesTopic;
 use super::{Answer, Api, Context, Refusal, authorized_operations, names, prepare::Preparation};
 use crate::base::ErrorCode;
@@ -51,7 +52,9 @@ impl Api for DescribeTopicPartitions {
             Request::BadCursor { asked } => return Answer::Ready(bad_cursor(asked)),
         };
         let most = context.parts.controller.settings().network.max_request_partition_size_limit;
+        let seen = SeenBrokers::over(&context.parts, context.caller.connection);
         let mut builder = PageBuilder {
+            seen,
             left: usize::try_from(page.limit).unwrap_or(0).clamp(1, most.max(1)),
             response: DescribeTopicPartitionsResponse::default(),
         };
@@ -110,6 +113,7 @@ pub(crate) struct Page {
 }
 
 struct PageBuilder {
+    seen: SeenBrokers,
     left: usize,
     response: DescribeTopicPartitionsResponse,
 }
@@ -122,7 +126,8 @@ impl PageBuilder {
             return self.go_on_at(&names::topic_name(&topic.name), 0);
         }
         let rows = topic.partitions.iter().zip(0..).skip(first).take(self.left);
-        let rows: Vec<_> = rows.map(|(partition, index)| partition_row(partition, index)).collect();
+        let rows: Vec<_> =
+            rows.map(|(partition, index)| partition_row(&self.seen, partition, index)).collect();
         let next = first + rows.len();
         self.left -= rows.len();
         self.response.topics.push(
@@ -161,15 +166,19 @@ impl PageBuilder {
     }
 }
 
-fn partition_row(partition: &Partition, index: i32) -> DescribeTopicPartitionsResponsePartition {
-    let error = if partition.leader.is_some() { ErrorCode::None } else { ErrorCode::LeaderNotAvailable };
+fn partition_row(
+    seen: &SeenBrokers,
+    partition: &Partition,
+    index: i32,
+) -> DescribeTopicPartitionsResponsePartition {
+    // A partition without a leader has no error here, unlike in Metadata.
     DescribeTopicPartitionsResponsePartition::default()
-        .with_error_code(error.code())
         .with_partition_index(index)
-        .with_leader_id(names::broker_id(partition.leader))
+        .with_leader_id(names::broker_id(seen.leader(partition).ok()))
         .with_leader_epoch(partition.leader_epoch)
         .with_replica_nodes(names::broker_ids(&partition.replicas))
         .with_isr_nodes(names::broker_ids(&partition.isr))
+        .with_offline_replicas(seen.offline_replicas(partition))
         // Empty rather than null: the Java client can't take null here.
         .with_eligible_leader_replicas(Some(names::broker_ids(&partition.elr)))
         .with_last_known_elr(Some(names::broker_ids(&partition.last_known_elr)))

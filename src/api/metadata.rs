@@ -21,10 +21,11 @@ use kafka_protocol::messages::{ApiKey, BrokerId, MetadataRequest, MetadataRespon
 
 use uuid::Uuid;
 
+use super::seen_brokers::SeenBrokers;
 use super::subjects::NamesTopic;
 use super::topic_changes::{AUTO_CREATE_TIMEOUT_MS, answer_once_applied};
 use super::{Answer, AnyResponse, Api, Context, Refusal, authorized_operations, names, prepare::Preparation};
-use crate::base::{ErrorCode, TopicId};
+use crate::base::{ErrorCode, NodeId, TopicId};
 use crate::controller::{MAX_PARTITIONS_A_REQUEST, NewTopic, Partition, Topic, names as topic_names};
 
 pub(crate) struct Metadata;
@@ -58,14 +59,18 @@ impl Api for Metadata {
         if nameless_without_id(&request) {
             return Answer::Ready(refused(&request, ErrorCode::UnknownServerError));
         }
-        let topic_operations = authorized_operations::on_topic(request.include_topic_authorized_operations);
+        let view = View {
+            seen: SeenBrokers::over(&context.parts, context.caller.connection),
+            version,
+            operations: authorized_operations::on_topic(request.include_topic_authorized_operations),
+        };
         let mut created = Vec::new();
         let topics = if all {
-            context.parts.controller.topics().iter().map(|topic| row(topic, topic_operations)).collect()
+            context.parts.controller.topics().iter().map(|topic| view.row(topic)).collect()
         } else {
             let wanted = request.topics.as_deref().unwrap_or_default();
             let may_create = request.allow_auto_topic_creation || version < 4;
-            named(context, wanted, may_create, topic_operations, &mut created)
+            named(context, wanted, may_create, &view, &mut created)
         };
         let cluster_operations =
             authorized_operations::on_cluster(request.include_cluster_authorized_operations);
@@ -142,7 +147,7 @@ fn named(
     context: &mut Context<'_>,
     wanted: &[MetadataRequestTopic],
     may_create: bool,
-    operations: i32,
+    view: &View,
     created: &mut Vec<Uuid>,
 ) -> Vec<MetadataResponseTopic> {
     if wanted.iter().any(|topic| !topic.topic_id.is_nil()) {
@@ -150,7 +155,7 @@ fn named(
         let ids = wanted.iter().map(|topic| TopicId::from(topic.topic_id)).filter(|id| !id.is_zero());
         let ids = ids.filter(|id| seen.insert(*id));
         let rows = ids.map(|id| match context.parts.controller.topics().by_id(id) {
-            Some(topic) => row(topic, operations),
+            Some(topic) => view.row(topic),
             None => MetadataResponseTopic::default()
                 .with_name(None)
                 .with_topic_id(id.into())
@@ -170,9 +175,9 @@ fn named(
             (Some(Err(error)), _) => missing(name, error),
             (Some(Ok(topic)), _) => {
                 created.push(topic.id.into());
-                row(&topic, operations)
+                view.row(&topic)
             }
-            (None, Some(topic)) => row(topic, operations),
+            (None, Some(topic)) => view.row(topic),
             (None, None) => missing(name, ErrorCode::UnknownTopicOrPartition),
         }
     });
@@ -225,23 +230,51 @@ fn missing(name: &TopicName, error: ErrorCode) -> MetadataResponseTopic {
         .with_topic_authorized_operations(authorized_operations::NOT_REQUESTED)
 }
 
-fn row(topic: &Topic, operations: i32) -> MetadataResponseTopic {
-    let partitions = topic.partitions.iter().zip(0..);
-    MetadataResponseTopic::default()
-        .with_name(Some(names::topic_name(&topic.name)))
-        .with_topic_id(topic.id.into())
-        .with_is_internal(topic.is_internal)
-        .with_partitions(partitions.map(|(partition, index)| partition_row(partition, index)).collect())
-        .with_topic_authorized_operations(operations)
+/// How topics are shown to this client.
+struct View {
+    seen: SeenBrokers,
+    version: i16,
+    operations: i32,
 }
 
-fn partition_row(partition: &Partition, index: i32) -> MetadataResponsePartition {
-    let error = if partition.leader.is_some() { ErrorCode::None } else { ErrorCode::LeaderNotAvailable };
+impl View {
+    fn row(&self, topic: &Topic) -> MetadataResponseTopic {
+        let partitions = topic.partitions.iter().zip(0..);
+        let rows =
+            partitions.map(|(partition, index)| partition_row(&self.seen, partition, index, self.version));
+        MetadataResponseTopic::default()
+            .with_name(Some(names::topic_name(&topic.name)))
+            .with_topic_id(topic.id.into())
+            .with_is_internal(topic.is_internal)
+            .with_partitions(rows.collect())
+            .with_topic_authorized_operations(self.operations)
+    }
+}
+
+fn partition_row(
+    seen: &SeenBrokers,
+    partition: &Partition,
+    index: i32,
+    version: i16,
+) -> MetadataResponsePartition {
+    // v0 has nothing else to say that a replica is out of reach.
+    let shown = |ids: &[NodeId]| if version == 0 { seen.reachable(ids) } else { names::broker_ids(ids) };
+    let (replicas, isr) = (shown(&partition.replicas), shown(&partition.isr));
+    let leader = seen.leader(partition);
+    let error = match leader {
+        Err(ErrorCode::ListenerNotFound) if version < 6 => ErrorCode::LeaderNotAvailable,
+        Err(error) => error,
+        Ok(_) if replicas.len() < partition.replicas.len() || isr.len() < partition.isr.len() => {
+            ErrorCode::ReplicaNotAvailable
+        }
+        Ok(_) => ErrorCode::None,
+    };
     MetadataResponsePartition::default()
         .with_error_code(error.code())
         .with_partition_index(index)
-        .with_leader_id(names::broker_id(partition.leader))
+        .with_leader_id(names::broker_id(leader.ok()))
         .with_leader_epoch(partition.leader_epoch)
-        .with_replica_nodes(names::broker_ids(&partition.replicas))
-        .with_isr_nodes(names::broker_ids(&partition.isr))
+        .with_replica_nodes(replicas)
+        .with_isr_nodes(isr)
+        .with_offline_replicas(seen.offline_replicas(partition))
 }

@@ -68,6 +68,7 @@ mod peers;
 mod prepare;
 mod produce;
 mod push_telemetry;
+mod seen_brokers;
 mod subjects;
 mod sync_group;
 mod telemetry;

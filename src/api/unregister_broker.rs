@@ -1,6 +1,8 @@
 //! UnregisterBroker (64), version 0: forgets a broker that is gone for good (KIP-631).
 //!
-//! Not as in Kafka: a broker that lives can't be forgotten and is answered with INVALID_REQUEST.
+//! One that lives is forgotten too: it runs on, but nobody is sent to it any more, until it starts again.
+//!
+//! Not as in Kafka: the last broker that lives can't be forgotten and is answered with INVALID_REQUEST.
 
 use kafka_protocol::messages::{ApiKey, UnregisterBrokerRequest, UnregisterBrokerResponse};
 
@@ -23,8 +25,9 @@ impl Api for UnregisterBroker {
     fn handle(context: &mut Context<'_>, id: NodeId) -> Answer<UnregisterBrokerResponse> {
         let now = context.parts.now.instant;
         let controller = &mut context.parts.controller;
-        if controller.broker(id).is_some_and(|broker| !broker.fenced) {
-            let why = format!("Broker {} lives.", id.0);
+        let mut others = controller.brokers().iter().filter(|broker| broker.id != id);
+        if controller.broker(id).is_some() && others.all(|broker| broker.fenced) {
+            let why = format!("Broker {} is the last that lives.", id.0);
             let response = UnregisterBrokerResponse::default().with_error_message(Some(names::text(why)));
             return Answer::Ready(response.with_error_code(ErrorCode::InvalidRequest.code()));
         }

@@ -3,6 +3,7 @@
 pub mod entropy;
 pub mod errors;
 pub mod ids;
+pub mod planted;
 pub mod time;
 
 pub use errors::ErrorCode;

@@ -10,6 +10,8 @@ pub mod properties;
 mod ready;
 mod serve;
 pub mod settings;
+#[cfg(feature = "sim")]
+mod sim;
 
 use std::fmt::Display;
 use std::io::Write;
@@ -38,6 +40,9 @@ struct Cli {
 enum Command {
     /// Run a broker until it is told to stop (what `huld` alone does).
     Serve(ServeArgs),
+    /// Simulate clusters and their clients, with faults drawn from seeds, and check what may never happen.
+    #[cfg(feature = "sim")]
+    Sim(sim::SimArgs),
     /// Run a command with a broker on a free port, which is gone when the command ends.
     Exec(ExecArgs),
 }
@@ -87,6 +92,8 @@ pub fn main(give_back_memory: fn()) -> ExitCode {
     let outcome = match cli.command {
         None => serve::run(&cli.serve.broker, give_back_memory),
         Some(Command::Serve(args)) => serve::run(&args.broker, give_back_memory),
+        #[cfg(feature = "sim")]
+        Some(Command::Sim(args)) => sim::run(&args),
         Some(Command::Exec(args)) => exec::run(&args.broker, &args.command, give_back_memory),
     };
     outcome.unwrap_or_else(|failure| {

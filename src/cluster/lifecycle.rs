@@ -130,6 +130,8 @@ impl Cluster {
                 answers.push((envelope.from, answer));
             }
         }
+        // What it said last must not be taken for what it says when it runs again: a heartbeat that comes late, say.
+        self.links.forget(from.party, Party::Controller);
         for (Peer { party: to, incarnation }, message) in answers {
             let incarnation = Some(incarnation);
             self.links.send(now.instant, Envelope { from, to, incarnation, message });

@@ -91,6 +91,16 @@ impl Links {
         self.on_their_way.first_key_value().map(|((arrival, _), _)| *arrival)
     }
 
+    /// Forgets what is on its way from one to another: its connection is broken.
+    pub(super) fn forget(&mut self, from: Party, to: Party) {
+        let is_theirs = |envelope: &Envelope| envelope.from.party == from && envelope.to == to;
+        self.arrived.retain(|envelope| !is_theirs(envelope));
+        self.on_their_way.retain(|_, envelope| !is_theirs(envelope));
+        if let Some(special) = self.special.get_mut(&(from, to)) {
+            special.kept.clear();
+        }
+    }
+
     /// How a link is now.
     pub(super) fn link(&self, from: Party, to: Party) -> Link {
         let special = self.special.get(&(from, to)).map(|special| special.link);

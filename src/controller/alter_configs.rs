@@ -12,7 +12,7 @@ use super::configs::{
     check_group,
 };
 use super::topics::Topic;
-use super::{Change, Controller, ControllerError, names};
+use super::{Change, Controller, ControllerError, MIN_INSYNC_REPLICAS, names};
 use crate::base::{NodeId, TopicId};
 
 /// The most groups that may have configs of their own (ours).
@@ -170,7 +170,11 @@ impl Controller {
         config.check()?;
         let topic = topic.ok_or_else(|| ControllerError::UnknownTopic { name: name.to_owned() })?;
         if !validate_only && overrides != topic.overrides {
+            let has_new_min_isr = is_changed(MIN_INSYNC_REPLICAS, &topic.overrides, &overrides);
             self.replace_config(Topic { overrides, config, ..Topic::clone(&topic) });
+            if has_new_min_isr {
+                self.clear_elrs(|changed| changed.id == topic.id);
+            }
         }
         Ok(())
     }
@@ -201,7 +205,12 @@ impl Controller {
             Some(id) => dynamic.entry(id).or_default(),
             None => &mut configs.dynamic_default,
         };
-        *layer = altered(Resource::Broker, layer, alteration)?;
+        let altered = altered(Resource::Broker, layer, alteration)?;
+        let has_new_min_isr = is_changed(MIN_INSYNC_REPLICAS, layer, &altered);
+        if has_new_min_isr {
+            check_min_isr(broker.is_some(), &altered)?;
+        }
+        *layer = altered;
         // What a topic inherits is the controller's to say, for all brokers at once. It can hold to what was set for a
         // broker where that is the only one.
         if let [only] = &**self.brokers() {
@@ -222,6 +231,9 @@ impl Controller {
         self.dynamic.brokers = dynamic;
         self.configs = configs;
         self.take_on(settings, topic_defaults);
+        if has_new_min_isr {
+            self.clear_elrs(|_| true);
+        }
         Ok(())
     }
 
@@ -265,6 +277,23 @@ fn check_dynamic(name: &str, for_one_broker: bool) -> Result<(), ControllerError
         return Ok(());
     };
     Err(ControllerError::InvalidBrokerConfig { message: format!("{name} {why}") })
+}
+
+fn is_changed(name: &str, before: &Overrides, after: &Overrides) -> bool {
+    before.get(name) != after.get(name)
+}
+
+/// Eligible leader replicas ask for one `min.insync.replicas` of the whole cluster, which is always set
+/// (`ConfigurationControlManager.validateAlterConfig`).
+fn check_min_isr(for_one_broker: bool, altered: &Overrides) -> Result<(), ControllerError> {
+    let why = if for_one_broker {
+        "can't be changed for one broker, only for all or for a topic"
+    } else if altered.get(MIN_INSYNC_REPLICAS).is_none() {
+        "can be changed for all brokers, but not removed"
+    } else {
+        return Ok(());
+    };
+    Err(ControllerError::InvalidConfig { message: format!("{MIN_INSYNC_REPLICAS} {why}") })
 }
 
 /// What a resource has set after the changes, each value checked by itself.

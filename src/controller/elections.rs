@@ -143,6 +143,22 @@ impl Controller {
         self.change_where(|_, partition| concerns(partition), change);
     }
 
+    /// Forgets who is eligible to lead in these topics, since `min.insync.replicas`, by which that was found, has changed
+    /// (Kafka's `ClearElrRecord`).
+    pub(super) fn clear_elrs(&mut self, concerns: impl Fn(&Topic) -> bool) {
+        let is_known =
+            |partition: &Partition| !partition.elr.is_empty() || !partition.last_known_elr.is_empty();
+        let cleared = |_: &Controller, _: &Topic, partition: &Partition| {
+            Some(Partition {
+                elr: Default::default(),
+                last_known_elr: Default::default(),
+                partition_epoch: partition.partition_epoch + 1,
+                ..partition.clone()
+            })
+        };
+        self.change_where(|topic, partition| concerns(topic) && is_known(partition), cleared);
+    }
+
     fn elect_where(&mut self, concerns: impl Fn(&Topic, &Partition) -> bool, candidates: Candidates) {
         self.change_where(concerns, |controller, topic, partition| {
             let mut change = controller.change_of(topic, partition);

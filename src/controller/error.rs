@@ -23,6 +23,8 @@ pub enum ControllerError {
     InvalidReplicationFactor(i16),
     #[error("Unable to replicate the partition {factor} time(s): only {brokers} broker(s) are registered.")]
     TooFewBrokers { factor: i16, brokers: usize },
+    #[error("Unable to replicate the partition {factor} time(s): all brokers are fenced or shutting down.")]
+    NoActiveBroker { factor: i16 },
     #[error("A manual partition assignment was specified, but {what} was not set to -1.")]
     AssignmentAndCount { what: &'static str },
     #[error("The manual partition assignment is invalid: {reason}")]
@@ -98,6 +100,7 @@ impl ControllerError {
             }
             Self::InvalidReplicationFactor(_)
             | Self::TooFewBrokers { .. }
+            | Self::NoActiveBroker { .. }
             | Self::ReplicationFactorChanged { .. } => ErrorCode::InvalidReplicationFactor,
             Self::InvalidAssignment { .. } | Self::AssignmentCount { .. } => {
                 ErrorCode::InvalidReplicaAssignment

@@ -264,6 +264,18 @@ impl Controller {
         }
     }
 
+    /// Replicas of each partition of a topic that is made without saying how many. The brokers' own topics get as many as
+    /// their settings say and as there are brokers for, so that they work on one broker with Kafka's default of 3.
+    fn default_replication_factor(&self, name: &str) -> i16 {
+        let usable = self.brokers().iter().filter(|broker| !broker.in_controlled_shutdown).count();
+        let usable = i16::try_from(usable).unwrap_or(i16::MAX).max(1);
+        match name {
+            names::CONSUMER_OFFSETS => self.settings.offsets.topic_replication_factor.min(usable),
+            names::TRANSACTION_STATE => self.settings.transactions.state_log_replication_factor.min(usable),
+            _ => self.settings.topics.default_replication_factor,
+        }
+    }
+
     /// The topic's own configs, and what they amount to.
     fn topic_configs(
         &self,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::partition::{LeaderRecovery, Partition};
 use crate::base::NodeId;
+use crate::base::planted::{Bug, is_planted};
 
 /// Who may be elected, beside members of the ISR (or of the ELR if the ISR is empty), who always may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +85,7 @@ impl<'a, F: Fn(NodeId) -> bool> PartitionChange<'a, F> {
             recovery = self.recovery;
         }
         let loses_replicas = !self.current.replicas.iter().all(|id| self.replicas.contains(id));
+        let is_new_epoch = (has_new_leader || loses_replicas) && !is_planted(Bug::KeepsLeaderEpoch);
         let changed = Partition {
             last_known_elr: self.last_known_elr(elected.leader),
             replicas: self.replicas.into(),
@@ -92,7 +94,7 @@ impl<'a, F: Fn(NodeId) -> bool> PartitionChange<'a, F> {
             adding_replicas: self.adding.into(),
             removing_replicas: self.removing.into(),
             leader: elected.leader,
-            leader_epoch: self.current.leader_epoch + i32::from(has_new_leader || loses_replicas),
+            leader_epoch: self.current.leader_epoch + i32::from(is_new_epoch),
             partition_epoch: self.current.partition_epoch,
             recovery,
         };

@@ -304,7 +304,7 @@ impl Controller {
 
     fn place_automatically(&mut self, new: &NewTopic) -> Result<Vec<Vec<NodeId>>, ControllerError> {
         let factor = match new.replication_factor {
-            -1 => self.settings.topics.default_replication_factor,
+            -1 => self.default_replication_factor(&new.name),
             factor if factor <= 0 => return Err(ControllerError::InvalidReplicationFactor(factor)),
             factor => factor,
         };

@@ -70,6 +70,8 @@ pub struct CoordinatorSettings {
     pub max_session_timeout_ms: i32,
     /// `group.max.size`.
     pub max_size: usize,
+    /// `offsets.commit.timeout.ms`: how long a request waits for what it has written to be committed.
+    pub write_timeout_ms: i64,
     /// `offset.metadata.max.bytes`.
     pub offset_metadata_max_bytes: usize,
     /// `offsets.retention.minutes`, in ms.
@@ -88,6 +90,7 @@ impl CoordinatorSettings {
             min_session_timeout_ms: settings.groups.group_min_session_timeout_ms,
             max_session_timeout_ms: settings.groups.group_max_session_timeout_ms,
             max_size: settings.groups.group_max_size,
+            write_timeout_ms: millis(settings.offsets.commit_timeout_ms),
             offset_metadata_max_bytes: settings.offsets.metadata_max_bytes,
             offsets_retention_ms: millis(settings.offsets.retention_minutes.saturating_mul(60_000)),
             retention_check_interval_ms: millis(settings.offsets.retention_check_interval_ms),

@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 
 use super::{CoordinatorKind, CoordinatorSettings, Storage, Ticket, partition_for};
 use crate::base::entropy::Entropy;
+use crate::base::planted::{Bug, is_planted};
 use crate::base::{ErrorCode, Instant, Now, PartitionKey, WallTime};
 use crate::controller::Controller;
 use crate::wire::batch::{BatchView, Codec, HEADER_LEN};
@@ -168,8 +169,18 @@ pub(super) struct ShardTimer<S: ShardState> {
 struct Shard<S: ShardState> {
     key: PartitionKey,
     state: S,
-    /// What follows writes that aren't committed yet, by the high watermark that commits them.
-    uncommitted: VecDeque<(i64, OnCommit<S>)>,
+    /// In the order of what commits them.
+    uncommitted: VecDeque<Uncommitted<S>>,
+}
+
+/// A write that isn't committed yet.
+#[derive(Clone, Debug)]
+struct Uncommitted<S: ShardState> {
+    /// The high watermark that commits it.
+    required: i64,
+    /// When a request that waits for it is told that it may not be.
+    deadline: Instant,
+    then: OnCommit<S>,
 }
 
 /// A ticket that somebody holds.
@@ -194,6 +205,8 @@ pub(super) struct Runtime<S: ShardState> {
     pub(super) answered: Vec<Ticket>,
     /// Timers to be set or cancelled, in this order.
     pub(super) timers: Vec<ShardTimer<S>>,
+    /// When the first request that waits for a write is told that it may not be committed, or earlier.
+    write_deadline: Option<Instant>,
     /// Partitions that were written to.
     pub(super) written: Vec<PartitionKey>,
 }
@@ -214,6 +227,7 @@ impl<S: ShardState> Runtime<S> {
             next_clean_up: None,
             answered: Vec::new(),
             timers: Vec::new(),
+            write_deadline: None,
             written: Vec::new(),
         }
     }
@@ -226,6 +240,9 @@ impl<S: ShardState> Runtime<S> {
         let mut state = S::default();
         if let Some(replica) = call.storage.replicas.replica(key) {
             for batch in replica.log().batches() {
+                if is_planted(Bug::ForgetsCommits) && batch.view.base_offset() % 3 != 0 {
+                    continue;
+                }
                 for record in read(batch.view, batch.bytes) {
                     state.replay(&record, None, call.storage.now);
                 }
@@ -333,11 +350,10 @@ impl<S: ShardState> Runtime<S> {
         let Some(replica) = call.storage.replicas.replica(key) else { return };
         let high_watermark = replica.high_watermark();
         while let Some(shard) = self.shards.get_mut(&key.index).filter(|shard| shard.key == key) {
-            match shard.uncommitted.front() {
-                Some((required, _)) if *required <= high_watermark => {}
-                _ => return,
+            if shard.uncommitted.front().is_none_or(|first| first.required > high_watermark) {
+                return;
             }
-            if let Some((_, then)) = shard.uncommitted.pop_front() {
+            if let Some(Uncommitted { then, .. }) = shard.uncommitted.pop_front() {
                 self.follow_up(call, key.index, then, Ok(()));
             }
         }
@@ -345,12 +361,32 @@ impl<S: ShardState> Runtime<S> {
 
     /// When [`Runtime::clean_up`] must be called next.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.next_clean_up
+        [self.next_clean_up, self.write_deadline].into_iter().flatten().min()
+    }
+
+    /// Tells those who have waited for their writes for too long that they may not be committed. They may be yet.
+    fn expire_writes(&mut self, call: &mut Call<'_, '_>) {
+        let now = call.storage.now.instant;
+        if self.write_deadline.take_if(|due| *due <= now).is_none() {
+            return;
+        }
+        let mut expired = Vec::new();
+        for (index, shard) in &mut self.shards {
+            while shard.uncommitted.front().is_some_and(|write| write.deadline <= now) {
+                expired.extend(shard.uncommitted.pop_front().map(|write| (*index, write.then)));
+            }
+        }
+        let first = |shard: &Shard<S>| shard.uncommitted.front().map(|write| write.deadline);
+        self.write_deadline = self.shards.values().filter_map(first).min();
+        for (index, then) in expired {
+            self.follow_up(call, index, then, Err(ErrorCode::CoordinatorNotAvailable));
+        }
     }
 
     /// Writes down what has expired, if it is time to.
     pub(super) fn clean_up(&mut self, call: &mut Call<'_, '_>, is_topic: &dyn Fn(&str) -> bool) {
         let now = call.storage.now;
+        self.expire_writes(call);
         if self.next_clean_up.take_if(|due| *due <= now.instant).is_none() {
             return;
         }
@@ -410,9 +446,14 @@ impl<S: ShardState> Runtime<S> {
                 for record in write.records.iter().filter(|record| !S::is_known(record)) {
                     shard.state.replay(record, None, call.storage.now);
                 }
-                shard.uncommitted.push_back((required, write.then));
+                let timeout = Duration::from_millis(call.settings.write_timeout_ms.max(1) as u64);
+                let deadline = call.storage.now.instant + timeout;
+                shard.uncommitted.push_back(Uncommitted { required, deadline, then: write.then });
                 self.written.push(key);
                 self.committed(call, key);
+                if self.shards.get(&index).is_some_and(|shard| !shard.uncommitted.is_empty()) {
+                    self.write_deadline.get_or_insert(deadline);
+                }
             }
             Err(error) => self.follow_up(call, index, write.then, Err(error)),
         }
@@ -458,6 +499,10 @@ fn append<S: ShardState>(
     key: PartitionKey,
     records: &[S::Record],
 ) -> Result<i64, ErrorCode> {
+    // As a Produce with acks=all.
+    if storage.replicas.replica(key).is_some_and(|replica| !replica.has_enough_in_sync()) {
+        return Err(ErrorCode::CoordinatorNotAvailable);
+    }
     let batch = batch(records, S::batch_header(), storage.now.wall);
     let batch = batch.map_err(|_| ErrorCode::UnknownServerError)?;
     let appended = storage.replicas.append(key, storage.pool, &batch, storage.now);

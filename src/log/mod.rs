@@ -29,6 +29,7 @@ pub use producers::{AppendOrigin, ProducerBatch, ProducerError, ProducerState, P
 pub use read::{FetchSlices, OffsetPosition, ReadLimits, StoredBatch, TimestampOffset};
 pub use retention::Deleted;
 
+use crate::base::planted::{Bug, is_planted};
 use crate::base::{Now, WallTime};
 use crate::wire::batch::{self, BatchView, Stamp};
 use chunk::ChunkQueue;
@@ -247,6 +248,9 @@ impl Log {
                 log_start_offset: self.log_start_offset,
                 duplicate: true,
             });
+        }
+        if is_planted(Bug::LeavesHoles) && self.log_end_offset % 7 == 5 {
+            self.log_end_offset += 1;
         }
         let base_offset = self.log_end_offset;
         let end_offset = base_offset.checked_add(i64::from(view.last_offset_delta()) + 1);

@@ -7,6 +7,7 @@ use super::follower::Fetcher;
 use super::leader::Followers;
 use super::settings::{LogSettings, log_config};
 use super::{Isolation, Moved, Role};
+use crate::base::planted::{Bug, is_planted};
 use crate::base::{ErrorCode, Instant, NodeId, Now, PartitionKey};
 use crate::controller::configs::{CompressionType, TopicConfig};
 use crate::controller::{Partition, Topic};
@@ -111,6 +112,7 @@ impl Replica {
     pub fn end_for(&self, isolation: Isolation) -> i64 {
         match isolation {
             Isolation::LogEnd => self.log.log_end_offset(),
+            Isolation::HighWatermark if is_planted(Bug::ReadsTooFar) => self.log.log_end_offset(),
             Isolation::HighWatermark => self.high_watermark,
             Isolation::LastStableOffset => self.last_stable_offset(),
         }
@@ -257,7 +259,9 @@ impl Replica {
             None => log_end,
             Some(followers) => followers.replicated(log_end, &self.in_sync, now),
         };
-        let rises = replicated > self.high_watermark
+        let falls = is_planted(Bug::HighWatermarkFalls) && replicated % 5 == 4;
+        let replicated = if falls { (self.high_watermark - 1).max(0) } else { replicated };
+        let rises = (replicated > self.high_watermark || falls)
             && self.has_enough_in_sync()
             && !self.pinned
             && self.role == Role::Leader;

@@ -20,6 +20,7 @@ pub(crate) const LAYERS: &[&str] = &[
     "api",
     "cluster",
     "session",
+    "sim",
     "control",
     "server",
     "cli",

@@ -2,7 +2,10 @@
 //! ReplicationControlManagerTest, with the time as a value.
 
 mod brokers;
+mod elections;
 mod isrs;
+mod partition_changes;
+mod reassignments;
 
 use std::time::Duration;
 

@@ -8,6 +8,7 @@ use super::{
     Assignments, Effects, GroupReply, JoinReply, JoinedMember, OnCommit, SyncReply, TimerKind, Write,
 };
 use crate::base::ErrorCode;
+use crate::base::planted::{Bug, is_planted};
 use crate::coordinator::records::Record;
 
 /// How long a member that is new may take to join, since it can't send heartbeats before it knows its id, ms.
@@ -171,7 +172,9 @@ impl ClassicGroup {
             return;
         }
         for member in self.members.values_mut() {
-            member.assignment = assignments.get(&member.id).cloned().unwrap_or_default();
+            let own = assignments.get(&member.id);
+            let given = if is_planted(Bug::AssignsTwice) { assignments.values().max() } else { own };
+            member.assignment = given.cloned().unwrap_or_default();
         }
         self.transition(ClassicState::Stable, effects.now.wall);
         for at in 0..self.members.len() {

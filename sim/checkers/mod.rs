@@ -1,0 +1,142 @@
+//! What may never happen, one a file. A checker hears what clients were told ([`Event`]) and looks at the cluster's state;
+//! it knows nothing of how either comes about.
+
+mod acknowledged;
+mod answered;
+mod committed;
+mod high_watermark;
+mod holes;
+mod leaders;
+mod order;
+mod ownership;
+mod reads;
+
+use std::fmt;
+
+use super::world::{ClientId, World};
+use crate::cluster::ReplicaState;
+
+/// Names a record, in its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordName {
+    /// Who produced it.
+    pub producer: ClientId,
+    /// Its number among those of its producer in its partition.
+    pub number: u64,
+}
+
+impl fmt::Display for RecordName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.producer, self.number)
+    }
+}
+
+impl RecordName {
+    /// Reads a record's value.
+    pub fn read(value: &[u8]) -> Option<Self> {
+        let (producer, number) = std::str::from_utf8(value).ok()?.split_once(':')?;
+        Some(RecordName { producer: producer.parse().ok()?, number: number.parse().ok()? })
+    }
+}
+
+/// What a client has been told, or has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A producer was promised that a record is kept at this offset.
+    Acknowledged {
+        /// The partition.
+        partition: i32,
+        /// Which record.
+        name: RecordName,
+        /// Where it is.
+        offset: i64,
+    },
+    /// A consumer got a record.
+    Read {
+        /// Who.
+        reader: ClientId,
+        /// The partition.
+        partition: i32,
+        /// The record's offset.
+        offset: i64,
+        /// Which record.
+        name: RecordName,
+    },
+    /// A member of the group was assigned a partition.
+    Assigned {
+        /// The group's generation.
+        generation: i32,
+        /// The partition.
+        partition: i32,
+        /// Whose it is.
+        member: String,
+    },
+    /// The group's offset was committed.
+    Committed {
+        /// The partition.
+        partition: i32,
+        /// The offset.
+        offset: i64,
+    },
+    /// A member has asked for the group's offsets.
+    AskedCommitted {
+        /// Who.
+        reader: ClientId,
+    },
+    /// And this is what it was told.
+    FoundCommitted {
+        /// Who.
+        reader: ClientId,
+        /// The partition.
+        partition: i32,
+        /// The offset; -1 for none.
+        offset: i64,
+    },
+    /// A client was told what nobody should be told here.
+    Broken(String),
+}
+
+/// Looks out for one thing that may never happen.
+pub trait Checker: fmt::Debug {
+    /// What it looks out for, as it is shown when it has seen it.
+    fn name(&self) -> &'static str;
+
+    /// A client was told something.
+    ///
+    /// # Errors
+    /// What should not be.
+    fn event(&mut self, _event: &Event) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The cluster has done something, and this is how its replicas are now.
+    ///
+    /// # Errors
+    /// What should not be.
+    fn inspect(&mut self, _world: &mut World, _replicas: &[ReplicaState]) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// All is over, and everything that was written has been read.
+    ///
+    /// # Errors
+    /// What should not be.
+    fn finish(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// All checkers.
+pub fn all() -> Vec<Box<dyn Checker>> {
+    vec![
+        Box::new(reads::Reads::default()),
+        Box::new(acknowledged::Acknowledged::default()),
+        Box::new(order::Order::default()),
+        Box::new(holes::Holes::default()),
+        Box::new(high_watermark::HighWatermark::default()),
+        Box::new(leaders::Leaders::default()),
+        Box::new(ownership::Ownership::default()),
+        Box::new(committed::Committed::default()),
+        Box::new(answered::Answered::default()),
+    ]
+}

@@ -1,0 +1,201 @@
+//! A consumer without a group: it reads every partition from its first offset on.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::{FetchRequest, FetchResponse};
+
+use super::checkers::{Event, RecordName};
+use super::contacts::{Contacts, topic};
+use super::world::{self, ClientId, Incident, Notice, World};
+use crate::base::{ErrorCode, NodeId};
+use crate::wire::batch::{BatchView, Codec, HEADER_LEN};
+use crate::wire::compression::decompress;
+use crate::wire::records::RecordIter;
+
+const FETCH: i16 = 12;
+
+/// A model consumer.
+#[derive(Debug)]
+pub struct Consumer {
+    id: ClientId,
+    contacts: Contacts<Asked>,
+    /// The next offset of each partition.
+    positions: BTreeMap<i32, i64>,
+}
+
+#[derive(Debug)]
+enum Asked {
+    Metadata,
+    Fetch,
+}
+
+impl Consumer {
+    /// A consumer that has read nothing.
+    pub fn new(id: ClientId, bootstrap: Vec<NodeId>) -> Self {
+        Consumer { id, contacts: Contacts::new(id, bootstrap), positions: BTreeMap::new() }
+    }
+
+    /// Whether it has read everything below these offsets.
+    pub fn has_read(&self, ends: &BTreeMap<i32, i64>) -> bool {
+        ends.iter().all(|(partition, end)| self.positions.get(partition).copied().unwrap_or(0) >= *end)
+    }
+
+    /// Something has come about.
+    pub fn notice(&mut self, world: &mut World, notice: Notice) {
+        match notice {
+            Notice::Wake => {
+                let failed = self.contacts.give_up_slow(world);
+                failed.iter().for_each(|(broker, asked)| self.failed(*broker, asked));
+                self.go_on(world);
+                let after_ms = 50 + world.entropy.below(200);
+                world.schedule(after_ms, Incident::Wake(self.id));
+            }
+            Notice::Lost(connection) => {
+                if let Some((broker, Some(asked))) = self.contacts.lost(connection) {
+                    self.failed(broker, &asked);
+                }
+            }
+            Notice::Answered(connection, frame) => {
+                match self.contacts.answered(connection, &frame) {
+                    None => return,
+                    Some((_, Asked::Metadata)) => self.contacts.take_metadata(frame),
+                    Some((_, Asked::Fetch)) => self.take_records(world, frame),
+                }
+                self.go_on(world);
+            }
+        }
+    }
+
+    fn failed(&mut self, broker: NodeId, asked: &Asked) {
+        if matches!(asked, Asked::Fetch) {
+            for partition in self.led_by(broker) {
+                self.contacts.forget_leader(partition);
+            }
+        }
+    }
+
+    fn led_by(&self, broker: NodeId) -> Vec<i32> {
+        let partitions = self.positions.keys().copied();
+        partitions.filter(|partition| self.contacts.leader(*partition) == Some(broker)).collect()
+    }
+
+    fn go_on(&mut self, world: &mut World) {
+        for partition in 0..self.contacts.partitions {
+            self.positions.entry(partition).or_default();
+        }
+        let lacks_leader = |partition: &i32| self.contacts.leader(*partition).is_none();
+        let needs_metadata = self.positions.is_empty() || self.positions.keys().any(lacks_leader);
+        if needs_metadata && !self.contacts.is_asked(|asked| matches!(asked, Asked::Metadata)) {
+            self.contacts.ask_metadata(world, Asked::Metadata);
+        }
+        let mut leaders: Vec<NodeId> =
+            self.positions.keys().filter_map(|partition| self.contacts.leader(*partition)).collect();
+        leaders.sort_unstable();
+        leaders.dedup();
+        for leader in leaders {
+            let positions =
+                self.led_by(leader).into_iter().map(|partition| (partition, self.positions[&partition]));
+            let request = fetch(positions);
+            self.contacts.ask(world, leader, FETCH, &request, Asked::Fetch);
+        }
+    }
+
+    fn take_records(&mut self, world: &mut World, frame: Bytes) {
+        for (partition, outcome) in read_fetched(frame) {
+            match outcome {
+                Err(code) if is_passing(code) => self.contacts.forget_leader(partition),
+                Err(code) => {
+                    let what =
+                        format!("consumer {} was refused with {code} on partition {partition}", self.id);
+                    world.note(Event::Broken(what));
+                    self.contacts.forget_leader(partition);
+                }
+                Ok(fetched) => {
+                    let position = self.positions.entry(partition).or_default();
+                    for (offset, name) in
+                        fetched.records.into_iter().filter(|(offset, _)| *offset >= *position)
+                    {
+                        world.note(Event::Read { reader: self.id, partition, offset, name });
+                    }
+                    *position = (*position).max(fetched.next_offset);
+                }
+            }
+        }
+    }
+}
+
+/// What a partition's part of a Fetch answer holds.
+#[derive(Debug)]
+pub struct Fetched {
+    /// Records and their offsets.
+    pub records: Vec<(i64, RecordName)>,
+    /// The offset behind the last batch; 0 if there is none.
+    pub next_offset: i64,
+}
+
+/// A Fetch request for these partitions and offsets.
+pub fn fetch(positions: impl IntoIterator<Item = (i32, i64)>) -> FetchRequest {
+    let partition = |(partition, offset): (i32, i64)| {
+        FetchPartition::default()
+            .with_partition(partition)
+            .with_fetch_offset(offset)
+            .with_partition_max_bytes(64 << 10)
+    };
+    let partitions = positions.into_iter().map(partition).collect();
+    FetchRequest::default()
+        .with_max_wait_ms(500)
+        .with_min_bytes(1)
+        .with_max_bytes(1 << 20)
+        .with_session_epoch(-1)
+        .with_topics(vec![FetchTopic::default().with_topic(topic()).with_partitions(partitions)])
+}
+
+/// What a Fetch was answered for each partition: records, or an error's code.
+pub fn read_fetched(frame: Bytes) -> Vec<(i32, Result<Fetched, i16>)> {
+    let (_, response): (_, FetchResponse) = world::read::<FetchRequest>(frame, FETCH);
+    let partitions = response.responses.into_iter().flat_map(|topic| topic.partitions);
+    let read = |data: kafka_protocol::messages::fetch_response::PartitionData| {
+        let outcome = match data.error_code {
+            0 => Ok(records_of(data.records.unwrap_or_default())),
+            code => Err(code),
+        };
+        (data.partition_index, outcome)
+    };
+    partitions.map(read).collect()
+}
+
+/// Whether an error goes by when another leader is asked, or later.
+pub fn is_passing(code: i16) -> bool {
+    let passing = [
+        ErrorCode::UnknownTopicOrPartition,
+        ErrorCode::LeaderNotAvailable,
+        ErrorCode::NotLeaderOrFollower,
+        ErrorCode::OffsetNotAvailable,
+    ];
+    passing.iter().any(|error| error.code() == code)
+}
+
+fn records_of(mut bytes: Bytes) -> Fetched {
+    let mut fetched = Fetched { records: Vec::new(), next_offset: 0 };
+    while let Some(size) =
+        BatchView::new(&bytes).and_then(|view| view.size()).filter(|size| *size <= bytes.len())
+    {
+        let batch = bytes.split_to(size);
+        let Some(view) = BatchView::new(&batch) else { break };
+        let body = batch.slice(HEADER_LEN..);
+        let body = match view.codec() {
+            Some(Codec::None) | None => body,
+            Some(codec) => decompress(codec, &body, 1 << 20).expect("what a model compressed can be read"),
+        };
+        for record in RecordIter::new(&body, view.count()) {
+            let record = record.expect("what a model wrote can be read");
+            let offset = view.base_offset() + i64::from(record.offset_delta);
+            let name = record.value.and_then(RecordName::read);
+            fetched.records.push((offset, name.expect("records have names")));
+        }
+        fetched.next_offset = view.last_offset() + 1;
+    }
+    fetched
+}

@@ -1,0 +1,63 @@
+//! Bugs that can be planted, to prove that the simulator's checkers find them. There are none but in a build with the
+//! feature `sim`, where one is planted for the thread that runs a simulation.
+
+/// A bug that can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// acks=all is answered as soon as the leader has appended.
+    AcknowledgesTooEarly,
+    /// Consumers are given what isn't replicated yet.
+    ReadsTooFar,
+    /// A batch that is sent again is appended again.
+    ForgetsSequences,
+    /// A leader's high watermark falls back now and then.
+    HighWatermarkFalls,
+    /// A new leader has the epoch of the old one.
+    KeepsLeaderEpoch,
+    /// Every member gets what the first was assigned.
+    AssignsTwice,
+    /// A coordinator that takes over forgets committed offsets.
+    ForgetsCommits,
+    /// A wait that is complete leaves without an answer.
+    LosesAnswers,
+    /// An append leaves an offset out now and then.
+    LeavesHoles,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Bug; 9] = [
+        Bug::AcknowledgesTooEarly,
+        Bug::ReadsTooFar,
+        Bug::ForgetsSequences,
+        Bug::HighWatermarkFalls,
+        Bug::KeepsLeaderEpoch,
+        Bug::AssignsTwice,
+        Bug::ForgetsCommits,
+        Bug::LosesAnswers,
+        Bug::LeavesHoles,
+    ];
+}
+
+#[cfg(feature = "sim")]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+}
+
+/// Plants a bug for this thread, or removes it.
+#[cfg(feature = "sim")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// Whether this bug is planted: never, but in simulations that want it.
+#[inline(always)]
+pub(crate) fn is_planted(bug: Bug) -> bool {
+    #[cfg(feature = "sim")]
+    return PLANTED.get() == Some(bug);
+    #[cfg(not(feature = "sim"))]
+    {
+        let _ = bug;
+        false
+    }
+}
