@@ -9,11 +9,12 @@
 //!
 //! - `world.rs`: the cluster, the network between it and the clients, the clock.
 //! - `contacts.rs`: what every client has: connections to brokers, and who leads what.
-//! - `producer.rs`, `consumer.rs`, `member.rs`: the clients.
+//! - `producer.rs`, `consumer.rs`, `member.rs`, `admin.rs`: the clients.
 //! - `faults.rs`: what goes wrong, and how it is made whole.
 //! - `checkers/`: what may never happen, one a file, each with a bug that can be planted
 //!   ([`Bug`](crate::base::planted::Bug)) and that it finds.
 
+mod admin;
 pub mod checkers;
 mod consumer;
 mod contacts;

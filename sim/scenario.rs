@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::admin::Admin;
 use super::checkers::{self, Checker};
 use super::consumer::Consumer;
 use super::contacts::TOPIC;
@@ -104,6 +105,7 @@ enum Client {
     Producer(Producer),
     Consumer(Consumer),
     Member(Member),
+    Admin(Admin),
 }
 
 impl Run {
@@ -136,6 +138,10 @@ impl Run {
         }
         for _ in 0..draw.below(4) {
             clients.push(Client::Member(Member::new(clients.len(), ids.clone())));
+        }
+        if draw.below(2) == 0 {
+            let admin = Admin::new(clients.len(), ids.clone(), partitions, replicas as usize);
+            clients.push(Client::Admin(admin));
         }
         for client in 0..clients.len() {
             let after_ms = draw.below(2_000);
@@ -173,6 +179,11 @@ impl Run {
         }
         self.world.now_ms = self.world.now_ms.max(self.fault_ms);
         self.faults.heal(&mut self.world);
+        for client in &mut self.clients {
+            if let Client::Admin(admin) = client {
+                admin.is_done = true;
+            }
+        }
         let end_ms = self.world.now_ms + PATIENCE_MS;
         while !self.is_done() {
             let Some(step) = self.world.step(end_ms) else {
@@ -210,6 +221,7 @@ impl Run {
             Client::Producer(producer) => producer.notice(&mut self.world, notice),
             Client::Consumer(consumer) => consumer.notice(&mut self.world, notice),
             Client::Member(member) => member.notice(&mut self.world, notice),
+            Client::Admin(admin) => admin.notice(&mut self.world, notice),
         }
     }
 
@@ -277,7 +289,7 @@ impl Run {
         let is_done = |client: &Client| match client {
             Client::Producer(producer) => producer.is_done(),
             Client::Consumer(consumer) => consumer.has_read(&ends),
-            Client::Member(_) => true,
+            Client::Member(_) | Client::Admin(_) => true,
         };
         self.clients.iter().all(is_done) && self.group_is_done(&ends)
     }
@@ -305,6 +317,7 @@ impl Run {
             (Client::Consumer(consumer), Some(ends)) => !consumer.has_read(ends),
             (Client::Consumer(_), None) => true,
             (Client::Member(_), _) => true,
+            (Client::Admin(_), _) => false,
         });
         let clients: Vec<String> = unfinished.map(|client| format!("{client:?}")).collect();
         format!("ends {ends:?}\n{}", clients.join("\n"))

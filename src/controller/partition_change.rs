@@ -125,7 +125,9 @@ impl<'a, F: Fn(NodeId) -> bool> PartitionChange<'a, F> {
             return;
         }
         let eligible: BTreeSet<NodeId> = self.elr.iter().chain(&*self.current.isr).copied().collect();
-        let stays = |id: &NodeId| !self.isr.contains(id) && self.uncleanly_shut_down != Some(*id);
+        let stays = |id: &NodeId| {
+            !self.isr.contains(id) && !self.comes_anew(id) && self.uncleanly_shut_down != Some(*id)
+        };
         self.elr = eligible.into_iter().filter(stays).collect();
     }
 
@@ -159,7 +161,8 @@ impl<'a, F: Fn(NodeId) -> bool> PartitionChange<'a, F> {
     /// Who is elected if nobody is eligible, unclean as that is: the last leader, which everybody else was behind.
     fn last_known_leader(&self) -> Option<NodeId> {
         let [last] = *self.current.last_known_elr else { return None };
-        (self.isr.is_empty() && self.elr.is_empty() && (self.is_acceptable)(last)).then_some(last)
+        let may_lead = !self.comes_anew(&last) && (self.is_acceptable)(last);
+        (self.isr.is_empty() && self.elr.is_empty() && may_lead).then_some(last)
     }
 
     /// Remembered from when the ISR becomes empty until there is a leader again.
@@ -168,7 +171,16 @@ impl<'a, F: Fn(NodeId) -> bool> PartitionChange<'a, F> {
         match self.current.leader {
             Some(last) if becomes_empty => [last].into(),
             _ if leader.is_some() => std::sync::Arc::default(),
-            _ => self.current.last_known_elr.clone(),
+            _ => {
+                let known = self.current.last_known_elr.iter().copied();
+                known.filter(|id| !self.comes_anew(id)).collect()
+            }
         }
+    }
+
+    /// Whether this broker becomes a replica, with an empty log, whatever it had when it was one before: Kafka leaves it
+    /// eligible then, and loses what was acknowledged.
+    fn comes_anew(&self, id: &NodeId) -> bool {
+        self.replicas.contains(id) && !self.current.replicas.contains(id)
     }
 }

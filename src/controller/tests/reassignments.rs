@@ -120,3 +120,16 @@ fn wrong_moves_are_refused() {
     let unknown = quorum.controller.reassign("u", 0, None, true).unwrap_err();
     assert_eq!(unknown.code(), ErrorCode::UnknownTopicOrPartition);
 }
+
+#[test]
+fn who_becomes_a_replica_again_is_not_eligible_for_what_it_had_before() {
+    let mut quorum = Quorum::of(4, &[]);
+    let key = quorum.topic("t", &[&[1, 2]], &[("min.insync.replicas", "2")]);
+    reassign(&mut quorum, &[1, 3, 4]).unwrap();
+    quorum.alter(key, &[1, 3]).unwrap();
+    quorum.controller.reassign("t", 0, None, true).unwrap();
+    assert_eq!(moved(&quorum, key), (vec![1, 2], vec![], vec![]));
+    assert_eq!(quorum.state(key), (1, vec![1], vec![3]), "as in Kafka");
+    reassign(&mut quorum, &[1, 2, 3]).unwrap();
+    assert_eq!(quorum.state(key), (1, vec![1], vec![]));
+}

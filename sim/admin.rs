@@ -1,0 +1,88 @@
+//! An administrator: moves partitions to other brokers, and leaderships back to where they are preferred.
+
+use kafka_protocol::messages::alter_partition_reassignments_request::{
+    ReassignablePartition, ReassignableTopic,
+};
+use kafka_protocol::messages::elect_leaders_request::TopicPartitions;
+use kafka_protocol::messages::{AlterPartitionReassignmentsRequest, BrokerId, ElectLeadersRequest};
+
+use super::contacts::{Contacts, topic};
+use super::world::{ClientId, Incident, Notice, World};
+use crate::base::NodeId;
+
+const REASSIGN: i16 = 0;
+const ELECT_LEADERS: i16 = 2;
+const TIMEOUT_MS: i32 = 5_000;
+
+/// A model administrator.
+#[derive(Debug)]
+pub struct Admin {
+    id: ClientId,
+    contacts: Contacts<Asked>,
+    brokers: Vec<NodeId>,
+    partitions: i32,
+    replicas: usize,
+    /// Whether it has stopped.
+    pub is_done: bool,
+}
+
+#[derive(Debug)]
+struct Asked;
+
+impl Admin {
+    /// An administrator of this many partitions, each with so many replicas.
+    pub fn new(id: ClientId, brokers: Vec<NodeId>, partitions: i32, replicas: usize) -> Self {
+        let contacts = Contacts::new(id, brokers.clone());
+        Admin { id, contacts, brokers, partitions, replicas, is_done: false }
+    }
+
+    /// Something has come about.
+    pub fn notice(&mut self, world: &mut World, notice: Notice) {
+        match notice {
+            Notice::Wake if self.is_done => {}
+            Notice::Wake => {
+                // What was asked may or may not have come about: it is not asked again.
+                self.contacts.give_up_slow(world);
+                self.act(world);
+                let after_ms = 500 + world.entropy.below(4_000);
+                world.schedule(after_ms, Incident::Wake(self.id));
+            }
+            Notice::Lost(connection) => drop(self.contacts.lost(connection)),
+            Notice::Answered(connection, frame) => drop(self.contacts.answered(connection, &frame)),
+        }
+    }
+
+    fn act(&mut self, world: &mut World) {
+        let index = world.entropy.below(self.partitions as u64) as i32;
+        let broker = self.contacts.any(world);
+        if world.entropy.below(3) == 0 {
+            let partitions =
+                vec![TopicPartitions::default().with_topic(topic()).with_partitions(vec![index])];
+            let request = ElectLeadersRequest::default()
+                .with_election_type(0)
+                .with_topic_partitions(Some(partitions))
+                .with_timeout_ms(TIMEOUT_MS);
+            self.contacts.ask(world, broker, ELECT_LEADERS, &request, Asked);
+            return;
+        }
+        // None cancels a move that is under way.
+        let replicas = (world.entropy.below(5) > 0).then(|| self.draw_replicas(world));
+        let replicas = replicas.map(|ids| ids.into_iter().map(|id| BrokerId(id.0)).collect());
+        let partition = ReassignablePartition::default().with_partition_index(index).with_replicas(replicas);
+        let moved = ReassignableTopic::default().with_name(topic()).with_partitions(vec![partition]);
+        let request = AlterPartitionReassignmentsRequest::default()
+            .with_timeout_ms(TIMEOUT_MS)
+            .with_topics(vec![moved]);
+        self.contacts.ask(world, broker, REASSIGN, &request, Asked);
+    }
+
+    fn draw_replicas(&self, world: &mut World) -> Vec<NodeId> {
+        let mut left = self.brokers.clone();
+        let mut drawn = Vec::new();
+        while drawn.len() < self.replicas && !left.is_empty() {
+            let at = world.entropy.below(left.len() as u64) as usize;
+            drawn.push(left.swap_remove(at));
+        }
+        drawn
+    }
+}
