@@ -61,7 +61,7 @@ impl Consumer {
                 match self.contacts.answered(connection, &frame) {
                     None => return,
                     Some((_, Asked::Metadata)) => self.contacts.take_metadata(frame),
-                    Some((_, Asked::Fetch)) => self.take_records(world, frame),
+                    Some((broker, Asked::Fetch)) => self.take_records(world, broker, frame),
                 }
                 self.go_on(world);
             }
@@ -102,13 +102,15 @@ impl Consumer {
         }
     }
 
-    fn take_records(&mut self, world: &mut World, frame: Bytes) {
+    fn take_records(&mut self, world: &mut World, broker: NodeId, frame: Bytes) {
         for (partition, outcome) in read_fetched(frame) {
             match outcome {
                 Err(code) if is_passing(code) => self.contacts.forget_leader(partition),
                 Err(code) => {
-                    let what =
-                        format!("consumer {} was refused with {code} on partition {partition}", self.id);
+                    let what = format!(
+                        "consumer {} at {:?} was refused with {code} on partition {partition} by broker {}",
+                        self.id, self.positions, broker.0
+                    );
                     world.note(Event::Broken(what));
                     self.contacts.forget_leader(partition);
                 }

@@ -171,7 +171,7 @@ impl Member {
                     partitions.map(|found| (found.partition_index, found.committed_offset)).collect();
                 for (partition, offset) in &offsets {
                     let (reader, partition, offset) = (self.id, *partition, *offset);
-                    world.note(Event::FoundCommitted { reader, partition, offset });
+                    world.note(Event::FoundCommitted { group: GROUP, reader, partition, offset });
                 }
                 if matches!(&self.stage, Stage::Assigned { generation: now, .. } if *now == generation) {
                     let positions = offsets.into_iter().map(|(partition, offset)| (partition, offset.max(0)));
@@ -188,7 +188,7 @@ impl Member {
                         return;
                     }
                     let (partition, offset) = (result.partition_index, positions[&result.partition_index]);
-                    world.note(Event::Committed { partition, offset });
+                    world.note(Event::Committed { group: GROUP, partition, offset });
                 }
                 if let Stage::Reading { generation: now, committed, .. } = &mut self.stage
                     && *now == generation
@@ -256,7 +256,7 @@ impl Member {
         let member = self.member_id.to_string();
         for partition in &partitions {
             let (partition, member) = (*partition, member.clone());
-            world.note(Event::Assigned { generation, partition, member });
+            world.note(Event::Assigned { group: GROUP, generation, partition, member });
         }
         self.stage = Stage::Assigned { generation, partitions };
     }
@@ -327,7 +327,7 @@ impl Member {
                     Asked::Offsets { generation },
                 );
                 if asked {
-                    world.note(Event::AskedCommitted { reader: self.id });
+                    world.note(Event::AskedCommitted { group: GROUP, reader: self.id });
                 }
             }
             Stage::Reading { .. } => {}

@@ -9,7 +9,7 @@
 //!
 //! - `world.rs`: the cluster, the network between it and the clients, the clock.
 //! - `contacts.rs`: what every client has: connections to brokers, and who leads what.
-//! - `producer.rs`, `consumer.rs`, `member.rs`, `admin.rs`: the clients.
+//! - `producer.rs`, `consumer.rs`, `member.rs`, `consumer_member.rs`, `admin.rs`: the clients.
 //! - `faults.rs`: what goes wrong, and how it is made whole.
 //! - `checkers/`: what may never happen, one a file, each with a bug that can be planted
 //!   ([`Bug`](crate::base::planted::Bug)) and that it finds.
@@ -17,6 +17,7 @@
 mod admin;
 pub mod checkers;
 mod consumer;
+mod consumer_member;
 mod contacts;
 mod faults;
 mod member;
@@ -26,4 +27,4 @@ mod scenario;
 mod tests;
 mod world;
 
-pub use scenario::{Counts, Failure, Outcome, run, run_with_bug};
+pub use scenario::{Counts, Failure, Outcome, run, run_traced, run_with_bug};

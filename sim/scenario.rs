@@ -6,6 +6,7 @@ use std::fmt;
 use super::admin::Admin;
 use super::checkers::{self, Checker};
 use super::consumer::Consumer;
+use super::consumer_member::ConsumerMember;
 use super::contacts::TOPIC;
 use super::faults::{Faults, Misfortune};
 use super::member::Member;
@@ -79,6 +80,13 @@ pub fn run(seed: u64) -> Outcome {
     Run::new(seed, checkers::all()).run()
 }
 
+/// Runs one seed, and tells what is commanded and how the topic's partitions change, line by line.
+pub fn run_traced(seed: u64, tell: &mut dyn FnMut(&str)) -> Outcome {
+    let mut run = Run::new(seed, checkers::all());
+    run.world.commands = Some(Vec::new());
+    run.run_telling(tell)
+}
+
 /// Runs one seed with a bug planted, under the eyes of one checker alone.
 pub fn run_with_bug(seed: u64, bug: Bug, checker: &str) -> Outcome {
     planted::plant(Some(bug));
@@ -105,6 +113,7 @@ enum Client {
     Producer(Producer),
     Consumer(Consumer),
     Member(Member),
+    ConsumerMember(ConsumerMember),
     Admin(Admin),
 }
 
@@ -139,6 +148,10 @@ impl Run {
         for _ in 0..draw.below(4) {
             clients.push(Client::Member(Member::new(clients.len(), ids.clone())));
         }
+        for _ in 0..draw.below(4) {
+            let member = ConsumerMember::new(clients.len(), ids.clone(), &mut world);
+            clients.push(Client::ConsumerMember(member));
+        }
         if draw.below(2) == 0 {
             let admin = Admin::new(clients.len(), ids.clone(), partitions, replicas as usize);
             clients.push(Client::Admin(admin));
@@ -160,8 +173,12 @@ impl Run {
         }
     }
 
-    fn run(mut self) -> Outcome {
-        let failure = self.live().err();
+    fn run(self) -> Outcome {
+        self.run_telling(&mut |_| ())
+    }
+
+    fn run_telling(mut self, tell: &mut dyn FnMut(&str)) -> Outcome {
+        let failure = self.live(tell).err();
         self.counts.faults = self.faults.count;
         self.counts.simulated_ms = self.world.now_ms;
         let producers = self.clients.iter().filter_map(|client| match client {
@@ -173,9 +190,12 @@ impl Run {
     }
 
     /// First with faults, then without.
-    fn live(&mut self) -> Result<(), Failure> {
+    fn live(&mut self, tell: &mut dyn FnMut(&str)) -> Result<(), Failure> {
+        let mut told = String::new();
         while let Some(step) = self.world.step(self.fault_ms) {
-            self.take(step, true)?;
+            let taken = self.take(step, true);
+            self.tell_state(&mut told, tell);
+            taken?;
         }
         self.world.now_ms = self.world.now_ms.max(self.fault_ms);
         self.faults.heal(&mut self.world);
@@ -190,7 +210,9 @@ impl Run {
                 let what = format!("after {PATIENCE_MS} ms without faults: {}", self.unfinished());
                 return Err(self.failure("everything reaches its end", what));
             };
-            self.take(step, false)?;
+            let taken = self.take(step, false);
+            self.tell_state(&mut told, tell);
+            taken?;
         }
         for at in 0..self.checkers.len() {
             let checker = &mut self.checkers[at];
@@ -216,24 +238,41 @@ impl Run {
         self.check()
     }
 
+    /// Tells of commands, and of the topic's partitions where they have changed.
+    fn tell_state(&mut self, told: &mut String, tell: &mut dyn FnMut(&str)) {
+        let Some(commands) = &mut self.world.commands else { return };
+        std::mem::take(commands).iter().for_each(|command| tell(command));
+        let topic = self.world.cluster.controller().topics().by_name(TOPIC);
+        let partitions = topic.iter().flat_map(|topic| topic.partitions.iter().enumerate());
+        let mut state: String =
+            partitions.map(|(index, partition)| format!("  {index} {partition:?}\n")).collect();
+        let replicas = self.world.cluster.replica_states();
+        state.extend(replicas.iter().filter(|replica| &*replica.topic == TOPIC).map(describe));
+        if state != *told {
+            tell(&format!("{} ms\n{state}", self.world.now_ms));
+            *told = state;
+        }
+    }
+
     fn tell(&mut self, client: usize, notice: Notice) {
         match &mut self.clients[client] {
             Client::Producer(producer) => producer.notice(&mut self.world, notice),
             Client::Consumer(consumer) => consumer.notice(&mut self.world, notice),
             Client::Member(member) => member.notice(&mut self.world, notice),
+            Client::ConsumerMember(member) => member.notice(&mut self.world, notice),
             Client::Admin(admin) => admin.notice(&mut self.world, notice),
         }
     }
 
     fn crash_member(&mut self) {
-        let count = self.clients.iter().filter(|client| matches!(client, Client::Member(_))).count();
+        let is_member =
+            |client: &&mut Client| matches!(client, Client::Member(_) | Client::ConsumerMember(_));
+        let count = self.clients.iter_mut().filter(is_member).count();
         let chosen = self.world.entropy.below(count as u64) as usize;
-        let mut members = self.clients.iter_mut().filter_map(|client| match client {
-            Client::Member(member) => Some(member),
-            _ => None,
-        });
-        if let Some(member) = members.nth(chosen) {
-            member.crash(&mut self.world);
+        match self.clients.iter_mut().filter(is_member).nth(chosen) {
+            Some(Client::Member(member)) => member.crash(&mut self.world),
+            Some(Client::ConsumerMember(member)) => member.crash(&mut self.world),
+            _ => {}
         }
     }
 
@@ -254,23 +293,8 @@ impl Run {
     }
 
     fn failure(&self, checker: &'static str, what: String) -> Failure {
-        let state = |replica: &ReplicaState| {
-            let ReplicaState { broker, leads, leader_epoch, log_start_offset, .. } = replica;
-            format!(
-                "\n  broker {} ({}, start {}) {}-{}: {} in epoch {leader_epoch}, from {log_start_offset} to {}, high \
-                 watermark {}",
-                broker.0,
-                replica.broker_state,
-                replica.incarnation,
-                replica.topic,
-                replica.key.index,
-                if *leads { "leads" } else { "follows" },
-                replica.log_end_offset,
-                replica.high_watermark
-            )
-        };
-        let states: String = self.world.cluster.replica_states().iter().map(state).collect();
-        Failure { seed: self.seed, at_ms: self.world.now_ms, checker, what: what + &states }
+        let states: String = self.world.cluster.replica_states().iter().map(describe).collect();
+        Failure { seed: self.seed, at_ms: self.world.now_ms, checker, what: format!("{what}\n{states}") }
     }
 
     /// Where each partition ends, if all that was written is replicated.
@@ -289,25 +313,17 @@ impl Run {
         let is_done = |client: &Client| match client {
             Client::Producer(producer) => producer.is_done(),
             Client::Consumer(consumer) => consumer.has_read(&ends),
-            Client::Member(_) | Client::Admin(_) => true,
+            Client::Member(_) | Client::ConsumerMember(_) | Client::Admin(_) => true,
         };
-        self.clients.iter().all(is_done) && self.group_is_done(&ends)
-    }
-
-    /// Whether the members together have committed all there is, if there are members.
-    fn group_is_done(&self, ends: &BTreeMap<i32, i64>) -> bool {
-        let mut members = self.clients.iter().filter_map(|client| match client {
-            Client::Member(member) => Some(member),
+        let classic = self.clients.iter().filter_map(|client| match client {
+            Client::Member(member) => Some(member.committed().cloned()),
             _ => None,
         });
-        if members.clone().next().is_none() {
-            return true;
-        }
-        let mut committed = BTreeMap::new();
-        if !members.all(|member| member.committed().map(|own| committed.extend(own.clone())).is_some()) {
-            return false;
-        }
-        ends.iter().all(|(partition, end)| committed.get(partition) == Some(end))
+        let consumer = self.clients.iter().filter_map(|client| match client {
+            Client::ConsumerMember(member) => Some(member.committed()),
+            _ => None,
+        });
+        self.clients.iter().all(is_done) && have_committed(classic, &ends) && have_committed(consumer, &ends)
     }
 
     fn unfinished(&self) -> String {
@@ -316,12 +332,44 @@ impl Run {
             (Client::Producer(producer), _) => !producer.is_done(),
             (Client::Consumer(consumer), Some(ends)) => !consumer.has_read(ends),
             (Client::Consumer(_), None) => true,
-            (Client::Member(_), _) => true,
+            (Client::Member(_) | Client::ConsumerMember(_), _) => true,
             (Client::Admin(_), _) => false,
         });
         let clients: Vec<String> = unfinished.map(|client| format!("{client:?}")).collect();
         format!("ends {ends:?}\n{}", clients.join("\n"))
     }
+}
+
+/// Whether a group's members together have committed all there is, if there are members; none of what a member has
+/// committed if it isn't settled.
+fn have_committed(
+    members: impl Iterator<Item = Option<BTreeMap<i32, i64>>>,
+    ends: &BTreeMap<i32, i64>,
+) -> bool {
+    let members: Vec<_> = members.collect();
+    let mut committed = BTreeMap::new();
+    for member in &members {
+        let Some(own) = member else { return false };
+        committed.extend(own.clone());
+    }
+    members.is_empty() || ends.iter().all(|(partition, end)| committed.get(partition) == Some(end))
+}
+
+/// A replica, for people: one line.
+fn describe(replica: &ReplicaState) -> String {
+    format!(
+        "  broker {} ({}, start {}) {}-{}: {} in epoch {}, from {} to {}, high watermark {}\n",
+        replica.broker.0,
+        replica.broker_state,
+        replica.incarnation,
+        replica.topic,
+        replica.key.index,
+        if replica.leads { "leads" } else { "follows" },
+        replica.leader_epoch,
+        replica.log_start_offset,
+        replica.log_end_offset,
+        replica.high_watermark
+    )
 }
 
 fn config(seed: u64, brokers: &[NodeId], replicas: i32, min_isr: i32) -> ClusterConfig {
@@ -331,6 +379,10 @@ fn config(seed: u64, brokers: &[NodeId], replicas: i32, min_isr: i32) -> Cluster
         ("offsets.topic.num.partitions", "2".to_owned()),
         ("offsets.topic.replication.factor", replicas.to_string()),
         ("replica.lag.time.max.ms", "10000".to_owned()),
+        ("group.consumer.min.session.timeout.ms", "1000".to_owned()),
+        ("group.consumer.session.timeout.ms", "6000".to_owned()),
+        ("group.consumer.min.heartbeat.interval.ms", "500".to_owned()),
+        ("group.consumer.heartbeat.interval.ms", "1000".to_owned()),
     ];
     let pairs = settings.iter().map(|(key, value)| (*key, value.as_str()));
     let fixed = Overrides::parse(Resource::Broker, pairs).expect("the simulator's settings are valid");

@@ -84,6 +84,8 @@ pub struct World {
     scratch: BytesMut,
     notices: VecDeque<(ClientId, Notice)>,
     digest: u64,
+    /// Commands since they were last taken, if somebody wants them.
+    pub commands: Option<Vec<String>>,
     /// The longest that a message is under way.
     max_latency_ms: u64,
 }
@@ -103,6 +105,7 @@ impl World {
             scratch: BytesMut::new(),
             notices: VecDeque::new(),
             digest: 0xCBF2_9CE4_8422_2325,
+            commands: None,
             max_latency_ms,
         }
     }
@@ -257,6 +260,9 @@ impl World {
     pub fn command(&mut self, command: Command) {
         let text = format!("{command:?}");
         self.mix(text.as_bytes());
+        if let Some(commands) = &mut self.commands {
+            commands.push(format!("{} ms: {text}", self.now_ms));
+        }
         let done = self.cluster.handle_command(self.now(), command);
         self.mix(format!("{done:?}").as_bytes());
         self.collect();

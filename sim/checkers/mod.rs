@@ -64,7 +64,9 @@ pub enum Event {
     },
     /// A member of the group was assigned a partition.
     Assigned {
-        /// The group's generation.
+        /// The group.
+        group: &'static str,
+        /// The group's generation, or the member's epoch.
         generation: i32,
         /// The partition.
         partition: i32,
@@ -73,6 +75,8 @@ pub enum Event {
     },
     /// The group's offset was committed.
     Committed {
+        /// The group.
+        group: &'static str,
         /// The partition.
         partition: i32,
         /// The offset.
@@ -80,11 +84,15 @@ pub enum Event {
     },
     /// A member has asked for the group's offsets.
     AskedCommitted {
+        /// The group.
+        group: &'static str,
         /// Who.
         reader: ClientId,
     },
     /// And this is what it was told.
     FoundCommitted {
+        /// The group.
+        group: &'static str,
         /// Who.
         reader: ClientId,
         /// The partition.

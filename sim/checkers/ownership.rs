@@ -1,4 +1,4 @@
-//! A partition has at most one owner in a generation of the group.
+//! A partition has at most one owner in a generation of a group, or in an epoch of its members (KIP-848).
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::{Checker, Event};
 /// Who was assigned what.
 #[derive(Debug, Default)]
 pub struct Ownership {
-    owners: BTreeMap<(i32, i32), String>,
+    owners: BTreeMap<(&'static str, i32, i32), String>,
 }
 
 impl Checker for Ownership {
@@ -16,11 +16,11 @@ impl Checker for Ownership {
     }
 
     fn event(&mut self, event: &Event) -> Result<(), String> {
-        let Event::Assigned { generation, partition, member } = event else { return Ok(()) };
-        let owner = self.owners.entry((*generation, *partition)).or_insert_with(|| member.clone());
+        let Event::Assigned { group, generation, partition, member } = event else { return Ok(()) };
+        let owner = self.owners.entry((*group, *generation, *partition)).or_insert_with(|| member.clone());
         if owner != member {
             return Err(format!(
-                "{owner} and {member} both own partition {partition} in generation {generation}"
+                "{owner} and {member} of group {group} both own partition {partition} in generation {generation}"
             ));
         }
         Ok(())

@@ -22,6 +22,9 @@ pub(super) struct SimArgs {
     /// How many to run at once [default: one for each processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Tell what is commanded and how partitions change; best with one seed
+    #[arg(long)]
+    trace: bool,
 }
 
 pub(super) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
@@ -37,7 +40,10 @@ pub(super) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
                     if at >= args.seeds {
                         return;
                     }
-                    let outcome = sim::run(args.from + at);
+                    let outcome = match args.trace {
+                        true => sim::run_traced(args.from + at, &mut trace),
+                        false => sim::run(args.from + at),
+                    };
                     let mut results = results.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     results.0 += outcome.counts;
                     results.1.extend(outcome.failure);
@@ -66,9 +72,13 @@ pub(super) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
         let _ = writeln!(out, "{failure}");
     }
     if let Some(first) = failures.first() {
-        let _ = writeln!(out, "again: huld sim --from {} --seeds 1", first.seed);
+        let _ = writeln!(out, "again: huld sim --from {} --seeds 1 --trace", first.seed);
     }
     Ok(ExitCode::from(if failures.is_empty() { 0 } else { super::FAILED }))
+}
+
+fn trace(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Long work shows how far it is, to people.

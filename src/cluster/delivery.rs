@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::links::Envelope;
-use super::node::{Event, Life};
+use super::node::Event;
 use super::{BrokerState, CONTROLLER, Cluster, Party};
 use crate::api::{self, Key, Outgoing, Peer, PeerMessage};
 use crate::base::{NodeId, Now};
@@ -52,10 +52,15 @@ impl Cluster {
             self.bounce(now, id, &envelope);
             return;
         };
-        if let Life::Frozen(events) = &mut self.nodes[at].life {
+        if let Some(events) = self.nodes[at].backlog() {
             events.push_back(Event::Message(envelope));
             return;
         }
+        self.take_message(now, at, envelope);
+    }
+
+    /// A broker takes a message.
+    pub(super) fn take_message(&mut self, now: Now, at: usize, envelope: Envelope) {
         let (purgatory, mut parts, ..) = self.lend(at, now);
         api::handle_message(&mut parts, purgatory, envelope.from, envelope.message);
         if self.nodes[at].broker.membership.may_go() {

@@ -96,16 +96,25 @@ impl Cluster {
     pub(super) fn thaw(&mut self, now: Now, id: NodeId) -> Result<(), CommandError> {
         let at = self.find(id)?;
         self.check_state(at, "frozen", |state| state == BrokerState::Frozen)?;
-        let Life::Frozen(events) = std::mem::replace(&mut self.nodes[at].life, Life::Running) else {
-            return Ok(());
-        };
+        if let Life::Frozen(events) = std::mem::replace(&mut self.nodes[at].life, Life::Running) {
+            self.nodes[at].life = Life::Thawing(events);
+        }
         self.controller.excuse(id, false);
-        for event in events {
-            match event {
-                Event::Request(connection, prepared) => self.handle_request(now, connection, prepared),
-                Event::Closed(connection) => self.handle_closed(now, connection),
-                Event::Message(envelope) => self.deliver(now, envelope),
+        // Each of these may bring more for this broker, which comes last. (It is found anew each time, since brokers may
+        // come and go by what a client asks.)
+        while let Ok(at) = self.find(id)
+            && let Life::Thawing(events) = &mut self.nodes[at].life
+        {
+            match events.pop_front() {
+                None => self.nodes[at].life = Life::Running,
+                Some(Event::Request(connection, prepared)) => {
+                    self.take_request(now, at, connection, prepared)
+                }
+                Some(Event::Closed(connection)) => self.take_closed(now, at, connection),
+                Some(Event::Message(envelope)) => self.take_message(now, at, envelope),
             }
+            // Whoever waits for what one of them changes is tried before the next one changes it again.
+            self.run_to_rest(now);
         }
         self.handle_timeout(now);
         Ok(())
@@ -116,7 +125,7 @@ impl Cluster {
         let node = &mut self.nodes[at];
         let id = node.id();
         let events = match std::mem::replace(&mut node.life, Life::Down) {
-            Life::Frozen(events) => events,
+            Life::Frozen(events) | Life::Thawing(events) => events,
             _ => Default::default(),
         };
         let from = Peer { party: Party::Broker(id), incarnation: node.incarnation };

@@ -36,7 +36,7 @@ use crate::faults::{FaultLimits, Faults, HoldId};
 use crate::log::ChunkPool;
 use crate::purgatory::{Description, Purgatory, WaitId, WaitKind, Waiter};
 use links::Links;
-use node::{Event, Identity, Life, Node};
+use node::{Event, Identity, Node};
 use replies::Replies;
 
 pub use crate::api::{Kind, Party, Reply, TelemetryCounts};
@@ -230,10 +230,15 @@ impl Cluster {
             panic!("a panic was asked for");
         }
         let Some(at) = self.node_of(id) else { return };
-        if let Life::Frozen(events) = &mut self.nodes[at].life {
+        if let Some(events) = self.nodes[at].backlog() {
             events.push_back(Event::Request(id, prepared));
             return;
         }
+        self.take_request(now, at, id, prepared);
+    }
+
+    /// A broker takes a client's request.
+    fn take_request(&mut self, now: Now, at: usize, id: ConnectionId, prepared: Prepared) {
         let caller = Caller {
             connection: id,
             correlation_id: prepared.correlation_id,
@@ -282,10 +287,15 @@ impl Cluster {
     /// A client has gone, and whatever it waited for with it.
     pub fn handle_closed(&mut self, now: Now, id: ConnectionId) {
         let Some(at) = self.node_of(id) else { return };
-        if let Life::Frozen(events) = &mut self.nodes[at].life {
+        if let Some(events) = self.nodes[at].backlog() {
             events.push_back(Event::Closed(id));
             return;
         }
+        self.take_closed(now, at, id);
+    }
+
+    /// A broker notices that a client has gone.
+    fn take_closed(&mut self, now: Now, at: usize, id: ConnectionId) {
         self.connections.remove(&id);
         self.replies.forget(id);
         self.nodes[at].broker.telemetry.forget(id);

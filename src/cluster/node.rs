@@ -51,6 +51,8 @@ pub(super) enum Life {
     Running,
     /// It is frozen: what comes is kept until it is thawed, in this order.
     Frozen(VecDeque<Event>),
+    /// It runs again, and has yet to take what came while it was frozen: what comes meanwhile comes after that.
+    Thawing(VecDeque<Event>),
     /// It is down; its logs are kept.
     Down,
 }
@@ -117,14 +119,22 @@ impl Node {
     }
 
     pub(super) fn runs(&self) -> bool {
-        matches!(self.life, Life::Running)
+        matches!(self.life, Life::Running | Life::Thawing(_))
     }
 
     pub(super) fn state(&self) -> BrokerState {
         match self.life {
-            Life::Running => BrokerState::Running,
+            Life::Running | Life::Thawing(_) => BrokerState::Running,
             Life::Frozen(_) => BrokerState::Frozen,
             Life::Down => BrokerState::Down,
+        }
+    }
+
+    /// What has come and waits for its turn, if what comes has to wait.
+    pub(super) fn backlog(&mut self) -> Option<&mut VecDeque<Event>> {
+        match &mut self.life {
+            Life::Frozen(events) | Life::Thawing(events) => Some(events),
+            Life::Running | Life::Down => None,
         }
     }
 

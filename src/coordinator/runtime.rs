@@ -19,9 +19,13 @@ use crate::base::entropy::Entropy;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::{ErrorCode, Instant, Now, PartitionKey, WallTime};
 use crate::controller::Controller;
+use crate::replica::Replica;
 use crate::wire::batch::{BatchView, Codec, HEADER_LEN};
 use crate::wire::compression::{CompressError, decompress};
 use crate::wire::records::{BatchBuilder, BatchHeader, RecordIter};
+
+/// How long after a failed write a timer fires again (Kafka's `CoordinatorTimer` has the same pause).
+const TIMER_BACKOFF: Duration = Duration::from_millis(500);
 
 /// A record of a coordinator's topic, in Kafka's own encoding.
 pub(super) trait StateRecord: Clone + Debug {
@@ -73,6 +77,11 @@ pub(super) trait ShardState: Clone + Debug + Default {
     /// A timer has fired.
     fn timer(&mut self, id: &Arc<str>, kind: &Self::TimerKind, effects: &mut Effects<'_, Self>);
 
+    /// Whether a timer fires again, after a pause, if what it wanted written could not be.
+    fn retries_timer(&self, _id: &Arc<str>, _kind: &Self::TimerKind) -> bool {
+        true
+    }
+
     /// A write is committed, or has failed.
     fn follow_up(
         &mut self,
@@ -91,7 +100,8 @@ pub(super) trait ShardState: Clone + Debug + Default {
     ) -> Vec<Self::Record>;
 }
 
-/// Records to write together, and what follows once they are committed.
+/// Records to write together, and what follows once they are committed. With no records, what follows waits for what was
+/// written before.
 #[derive(Clone, Debug)]
 pub(super) struct Write<S: ShardState> {
     pub(super) records: Vec<S::Record>,
@@ -118,6 +128,7 @@ pub(super) struct Effects<'a, S: ShardState> {
     pub(super) entropy: &'a mut Entropy,
     /// The group or transactional id that the command is about, to which timers belong.
     id: Arc<str>,
+    has_uncommitted: bool,
     next_ticket: &'a mut u64,
     answers: Vec<(Ticket, Result<S::Reply, ErrorCode>)>,
     /// Milliseconds from now; none to cancel.
@@ -126,6 +137,11 @@ pub(super) struct Effects<'a, S: ShardState> {
 }
 
 impl<S: ShardState> Effects<'_, S> {
+    /// Whether something that the state has already isn't committed yet: who is told of it must wait.
+    pub(super) fn has_uncommitted(&self) -> bool {
+        self.has_uncommitted
+    }
+
     /// From here on, timers belong to this group or transactional id.
     pub(super) fn turn_to(&mut self, id: &Arc<str>) {
         self.id = id.clone();
@@ -169,6 +185,8 @@ pub(super) struct ShardTimer<S: ShardState> {
 struct Shard<S: ShardState> {
     key: PartitionKey,
     state: S,
+    /// The high watermark that commits all that the state has.
+    last_written: i64,
     /// In the order of what commits them.
     uncommitted: VecDeque<Uncommitted<S>>,
 }
@@ -207,6 +225,8 @@ pub(super) struct Runtime<S: ShardState> {
     pub(super) timers: Vec<ShardTimer<S>>,
     /// When the first request that waits for a write is told that it may not be committed, or earlier.
     write_deadline: Option<Instant>,
+    /// How many writes the log has refused.
+    failed_writes: u64,
     /// Partitions that were written to.
     pub(super) written: Vec<PartitionKey>,
 }
@@ -228,6 +248,7 @@ impl<S: ShardState> Runtime<S> {
             answered: Vec::new(),
             timers: Vec::new(),
             write_deadline: None,
+            failed_writes: 0,
             written: Vec::new(),
         }
     }
@@ -248,7 +269,9 @@ impl<S: ShardState> Runtime<S> {
                 }
             }
         }
-        self.shards.insert(key.index, Shard { key, state, uncommitted: VecDeque::new() });
+        let replica = call.storage.replicas.replica(key);
+        let last_written = replica.map_or(0, |replica| replica.log().log_end_offset());
+        self.shards.insert(key.index, Shard { key, state, last_written, uncommitted: VecDeque::new() });
         let interval = Duration::from_millis(S::clean_up_interval_ms(call.settings).max(1) as u64);
         self.next_clean_up.get_or_insert(call.storage.now.instant + interval);
         let loaded = self.run_on(call, key.index, &Arc::from(""), |state, effects| {
@@ -305,6 +328,7 @@ impl<S: ShardState> Runtime<S> {
         command: impl FnOnce(&mut S, &mut Effects<'_, S>) -> Result<R, ErrorCode>,
     ) -> Result<R, ErrorCode> {
         let shard = self.shards.get_mut(&index).ok_or(ErrorCode::NotCoordinator)?;
+        let high_watermark = call.storage.replicas.replica(shard.key).map_or(0, Replica::high_watermark);
         let first_ticket = self.next_ticket + 1;
         let now = call.storage.now;
         let mut effects = Effects {
@@ -313,6 +337,7 @@ impl<S: ShardState> Runtime<S> {
             controller: call.storage.controller,
             entropy: &mut self.entropy,
             id: id.clone(),
+            has_uncommitted: shard.last_written > high_watermark,
             next_ticket: &mut self.next_ticket,
             answers: Vec::new(),
             timers: Vec::new(),
@@ -337,12 +362,17 @@ impl<S: ShardState> Runtime<S> {
 
     /// A timer has fired.
     pub(super) fn handle_timer(&mut self, call: &mut Call<'_, '_>, id: &Arc<str>, kind: &S::TimerKind) {
+        let failed = self.failed_writes;
         let fired = self.run(call, id, |state, effects| {
+            let retries = state.retries_timer(id, kind);
             state.timer(id, kind, effects);
-            Ok(())
+            Ok(retries)
         });
         // A shard that was unloaded has no timers to speak of.
-        let _: Result<(), ErrorCode> = fired;
+        if fired == Ok(true) && self.failed_writes != failed {
+            let deadline = Some(call.storage.now.instant + TIMER_BACKOFF);
+            self.timers.push(ShardTimer { id: id.clone(), kind: kind.clone(), deadline });
+        }
     }
 
     /// The high watermark of one of the topic's partitions has risen.
@@ -441,8 +471,13 @@ impl<S: ShardState> Runtime<S> {
     fn write(&mut self, call: &mut Call<'_, '_>, index: i32, write: Write<S>) {
         let Some(shard) = self.shards.get_mut(&index) else { return };
         let key = shard.key;
-        match append::<S>(call.storage, key, &write.records) {
+        let appended = match &write.records[..] {
+            [] => Ok(shard.last_written),
+            records => append::<S>(call.storage, key, records),
+        };
+        match appended {
             Ok(required) => {
+                shard.last_written = required;
                 for record in write.records.iter().filter(|record| !S::is_known(record)) {
                     shard.state.replay(record, None, call.storage.now);
                 }
@@ -455,7 +490,10 @@ impl<S: ShardState> Runtime<S> {
                     self.write_deadline.get_or_insert(deadline);
                 }
             }
-            Err(error) => self.follow_up(call, index, write.then, Err(error)),
+            Err(error) => {
+                self.failed_writes += 1;
+                self.follow_up(call, index, write.then, Err(error));
+            }
         }
     }
 

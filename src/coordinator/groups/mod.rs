@@ -468,6 +468,11 @@ impl ShardState for Groups {
         }
     }
 
+    /// Classic groups are in memory; their timers have done their work.
+    fn retries_timer(&self, group: &Arc<str>, _kind: &TimerKind) -> bool {
+        self.consumer.contains_key(group)
+    }
+
     fn follow_up(
         &mut self,
         group: &Arc<str>,

@@ -190,7 +190,8 @@ fn when_written<R>(
     of_reply: impl FnOnce(R) -> GroupReply,
     effects: &mut Effects<'_>,
 ) -> Outcome<R> {
-    if records.is_empty() {
+    // What is already in the state may not be committed yet.
+    if records.is_empty() && !effects.has_uncommitted() {
         return Outcome::Ready(reply);
     }
     let ticket = effects.ticket();
