@@ -71,7 +71,7 @@
 //! | [`cluster`] | [`cluster::Cluster`]: the brokers, the links between them, what goes in and out |
 //! | [`session`] | one connection without its socket: bytes to requests, replies to bytes |
 //! | `sim` | the simulator, in a folder beside `src/` and only with the feature of that name |
-//! | `control` | the steering interface (not there yet) |
+//! | [`control`] | the steering interface: JSON to commands, and what there is to JSON; no sockets |
 //! | [`server`] | tokio: listeners, connections, the driver that owns the cluster, the clock, shutdown |
 //! | [`cli`] | one file a subcommand; settings from files, variables and options |
 //!
@@ -143,6 +143,7 @@ pub mod api;
 pub mod base;
 pub mod cli;
 pub mod cluster;
+pub mod control;
 pub mod controller;
 pub mod coordinator;
 pub mod faults;

@@ -12,7 +12,8 @@ use crate::base::NodeId;
 use crate::controller::NewTopic;
 use crate::controller::configs::{ConfigError, Listener, Overrides, Resource};
 use crate::server::{
-    BrokerOptions, DEFAULT_LISTENER, Pace, localhost, new_topic, parse_advertised, parse_listener,
+    BrokerOptions, DEFAULT_LISTENER, Pace, localhost, new_topic, parse_advertised, parse_control,
+    parse_listener,
 };
 
 /// The setting that `--memory` stands for.
@@ -53,6 +54,10 @@ pub(super) struct BrokerArgs {
     /// How the brokers' time goes: as the machine's, only when `huld clock` says so, or N times as fast
     #[arg(long, value_name = "machine|manual|xN", default_value_t)]
     clock: Pace,
+    /// Let the brokers be steered over HTTP at this address of the machine itself, such as 127.0.0.1:9099; port 0 takes a
+    /// free one
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    control: Option<String>,
     /// How log lines are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(super) log_format: LogFormat,
@@ -93,6 +98,8 @@ impl BrokerArgs {
             listeners.iter_mut().for_each(|listener| listener.advertised = Some(advertised.clone()));
         }
         let topics = self.topic.iter().map(|text| parse_topic(text)).collect::<Result<_, _>>()?;
+        let wrong = |error| Failure::usage(format_args!("--control: {error}"));
+        let control = self.control.as_deref().map(parse_control).transpose().map_err(wrong)?;
         let defaults = BrokerOptions::default();
         let seed = self.seed.unwrap_or(defaults.seed);
         let broker_configs = self.broker_configs(&mut warnings)?;
@@ -105,6 +112,7 @@ impl BrokerArgs {
             topics,
             seed,
             pace: self.clock,
+            control,
             ..defaults
         };
         Ok((options, warnings))
@@ -271,6 +279,7 @@ mod tests {
             brokers: 1,
             broker_config: Vec::new(),
             clock: Pace::Machine,
+            control: None,
             log_format: LogFormat::Text,
         };
         let names = |listen: &[&str]| {

@@ -13,6 +13,7 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::broker_args::{BrokerArgs, DefaultPort};
+use super::control_client::CONTROL_VARIABLE;
 use super::{Failure, logging, serve};
 use crate::server::{BrokerOptions, Server};
 
@@ -38,9 +39,10 @@ pub(super) fn run(
         let server = serve::bind(options)?;
         let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
         let bootstrap = addresses.join(",");
+        let control = server.control().map(|address| address.to_string());
         let (ended, stop) = oneshot::channel::<()>();
         let broker = tokio::spawn(server.run(async { drop(stop.await) }));
-        let mut child = spawn(command, &bootstrap)?;
+        let mut child = spawn(command, &bootstrap, control.as_deref())?;
         let status = signals.pass_on(&mut child).await.map_err(Failure::start)?;
         drop(ended);
         broker.await.map_err(Failure::start)?;
@@ -48,7 +50,7 @@ pub(super) fn run(
     })
 }
 
-fn spawn(command: &[OsString], bootstrap: &str) -> Result<Child, Failure> {
+fn spawn(command: &[OsString], bootstrap: &str, control: Option<&str>) -> Result<Child, Failure> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(Failure::usage("exec needs a command after --"));
     };
@@ -56,6 +58,7 @@ fn spawn(command: &[OsString], bootstrap: &str) -> Result<Child, Failure> {
         .args(arguments)
         .env("KAFKA_BOOTSTRAP_SERVERS", bootstrap)
         .env("BOOTSTRAP_SERVERS", bootstrap)
+        .envs(control.map(|address| (CONTROL_VARIABLE, address)))
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| Failure {

@@ -1,17 +1,23 @@
 //! The command line: one file a subcommand. `huld` alone is `huld serve`.
 //!
 //! Errors are one line on standard error: what was wrong, where, and what to do. Exit codes: 0, 1 if a broker could
-//! not be started, 2 if the command line or the settings are wrong.
+//! not be started or refused to be steered, 2 if the command line or the settings are wrong.
 
+mod broker;
 mod broker_args;
+mod clock;
+mod control_client;
 mod exec;
+mod hold;
 mod logging;
 pub mod properties;
 mod ready;
+mod release;
 mod serve;
 pub mod settings;
 #[cfg(feature = "sim")]
 mod sim;
+mod waits;
 
 use std::fmt::Display;
 use std::io::Write;
@@ -45,6 +51,16 @@ enum Command {
     Sim(sim::SimArgs),
     /// Run a command with a broker on a free port, which is gone when the command ends.
     Exec(ExecArgs),
+    /// List what waits on running brokers.
+    Waits(waits::WaitsArgs),
+    /// Let something go that waits on running brokers.
+    Release(release::ReleaseArgs),
+    /// Hold requests of running brokers by rule.
+    Hold(hold::HoldArgs),
+    /// Show and steer running brokers' time.
+    Clock(clock::ClockArgs),
+    /// List, stop, kill, start, freeze and thaw running brokers.
+    Broker(broker::BrokerCommandArgs),
 }
 
 #[derive(Debug, Args)]
@@ -95,6 +111,11 @@ pub fn main(give_back_memory: fn()) -> ExitCode {
         #[cfg(feature = "sim")]
         Some(Command::Sim(args)) => sim::run(&args),
         Some(Command::Exec(args)) => exec::run(&args.broker, &args.command, give_back_memory),
+        Some(Command::Waits(args)) => waits::run(&args),
+        Some(Command::Release(args)) => release::run(&args),
+        Some(Command::Hold(args)) => hold::run(&args),
+        Some(Command::Clock(args)) => clock::run(&args),
+        Some(Command::Broker(args)) => broker::run(&args),
     };
     outcome.unwrap_or_else(|failure| {
         for line in failure.message.lines() {

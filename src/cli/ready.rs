@@ -18,6 +18,9 @@ pub(super) fn announce(server: &Server, wall: WallTime) {
         say(format_args!("[{time}] INFO [KafkaServer id={id}] started (huld)"));
         say(format_args!("[{time}] INFO [KafkaRaftServer nodeId={id}] Kafka Server started (huld)"));
     }
+    if let Some(address) = server.control() {
+        say(format_args!("huld: control at http://{address}"));
+    }
     for (NodeId(id), name, addresses) in server.listeners() {
         for address in addresses {
             match several {

@@ -36,13 +36,14 @@ pub(super) fn run(args: &BrokerArgs, give_back_memory: fn()) -> Result<ExitCode,
 pub(super) fn bind(options: BrokerOptions) -> Result<Server, Failure> {
     Server::bind(options).map_err(|error| match &error {
         StartError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
-            let advice = "stop what listens there, or choose another with --port or --listen";
+            let advice = "stop what listens there, or choose another with --port, --listen or --control";
             Failure::start(format_args!("{error}; {advice}"))
         }
         StartError::Settings(_)
         | StartError::Topic { .. }
         | StartError::BrokerCount { .. }
         | StartError::UnknownBroker { .. }
+        | StartError::ControlNotLoopback { .. }
         | StartError::PortRange { .. } => Failure::usage(error),
         _ => Failure::start(error),
     })

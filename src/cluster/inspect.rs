@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use super::node::Node;
 use super::{BrokerState, Cluster};
 use crate::base::{NodeId, PartitionKey};
+use crate::controller::Partition;
 use crate::replica::Role;
 
 /// One broker's copy of a partition.
@@ -33,28 +35,67 @@ pub struct ReplicaState {
     pub last_stable_offset: i64,
 }
 
+/// A partition, by the controller's word and by that of each broker that holds a copy.
+#[derive(Clone, Debug)]
+pub struct PartitionState {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// The partition's number.
+    pub index: i32,
+    /// What the controller says.
+    pub partition: Partition,
+    /// Whether a user keeps its high watermark where it is.
+    pub pinned: bool,
+    /// What the brokers have of it, in the order of their ids.
+    pub replicas: Vec<ReplicaState>,
+}
+
 impl Cluster {
     /// Every copy of every partition, by broker, topic id and number.
     pub fn replica_states(&self) -> Vec<ReplicaState> {
         let mut states = Vec::new();
         for node in &self.nodes {
-            let replicas = &node.broker.replicas;
-            let of_node = replicas.keys().into_iter().filter_map(|key| replicas.replica(key));
-            states.extend(of_node.map(|replica| ReplicaState {
-                broker: node.id(),
-                broker_state: node.state(),
-                incarnation: node.incarnation,
-                key: replica.key(),
-                topic: replica.topic().clone(),
-                leads: *replica.role() == Role::Leader,
-                leader_epoch: replica.leader_epoch(),
-                log_start_offset: replica.log().log_start_offset(),
-                log_end_offset: replica.log().log_end_offset(),
-                high_watermark: replica.high_watermark(),
-                last_stable_offset: replica.last_stable_offset(),
-            }));
+            states.extend(node.broker.replicas.keys().into_iter().filter_map(|key| state(node, key)));
         }
         states.sort_by_key(|state| (state.broker, state.key));
         states
     }
+
+    /// The partitions of a topic, or of all, by the topics' names. None if there is no such topic.
+    pub fn partitions(&self, topic: Option<&str>) -> Option<Vec<PartitionState>> {
+        let topics = self.controller.topics();
+        let topics: Vec<_> = match topic {
+            Some(name) => vec![topics.by_name(name)?],
+            None => topics.iter().collect(),
+        };
+        let states = topics.into_iter().flat_map(|topic| {
+            (0..).zip(&topic.partitions).map(|(index, partition)| {
+                let key = PartitionKey { topic: topic.id, index };
+                let mut replicas: Vec<_> = self.nodes.iter().filter_map(|node| state(node, key)).collect();
+                replicas.sort_by_key(|replica| replica.broker);
+                let (topic, partition) = (topic.name.clone(), partition.clone());
+                let pinned = self.faults.pinned().contains(&key);
+                PartitionState { topic, index, partition, pinned, replicas }
+            })
+        });
+        Some(states.collect())
+    }
+}
+
+/// A broker's copy of a partition, if it has one.
+fn state(node: &Node, key: PartitionKey) -> Option<ReplicaState> {
+    let replica = node.broker.replicas.replica(key)?;
+    Some(ReplicaState {
+        broker: node.id(),
+        broker_state: node.state(),
+        incarnation: node.incarnation,
+        key,
+        topic: replica.topic().clone(),
+        leads: *replica.role() == Role::Leader,
+        leader_epoch: replica.leader_epoch(),
+        log_start_offset: replica.log().log_start_offset(),
+        log_end_offset: replica.log().log_end_offset(),
+        high_watermark: replica.high_watermark(),
+        last_stable_offset: replica.last_stable_offset(),
+    })
 }

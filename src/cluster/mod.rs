@@ -43,7 +43,7 @@ pub use crate::api::{Kind, Party, Reply, TelemetryCounts};
 pub use crate::purgatory::Metrics;
 pub use crate::replica::Kept;
 pub use command::{Command, CommandError, Done};
-pub use inspect::ReplicaState;
+pub use inspect::{PartitionState, ReplicaState};
 pub use links::Link;
 pub use node::BrokerState;
 

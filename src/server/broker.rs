@@ -28,6 +28,7 @@ use crate::cluster::{BrokerState, Command, Done, WaitDescription};
 pub struct Broker {
     address: SocketAddr,
     addresses: Vec<SocketAddr>,
+    control: Option<SocketAddr>,
     driver: Arc<Driver>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -45,10 +46,10 @@ impl Broker {
         let thread = std::thread::Builder::new()
             .name("huld".to_owned())
             .spawn(move || run(options, &started, stopped))?;
-        let (addresses, driver) =
+        let (addresses, control, driver) =
             outcome.recv().map_err(|_| io::Error::other("the broker's thread ended"))??;
         let address = *addresses.first().ok_or_else(|| io::Error::other("there is no listener"))?;
-        Ok(Broker { address, addresses, driver, stop: Some(stop), thread: Some(thread) })
+        Ok(Broker { address, addresses, control, driver, stop: Some(stop), thread: Some(thread) })
     }
 
     /// `HOST:PORT` of the first listener, for a client's `bootstrap.servers`.
@@ -105,6 +106,11 @@ impl Broker {
         self.driver.look(|cluster, now| cluster.waits(now))
     }
 
+    /// Where the steering interface listens, if it does.
+    pub fn control(&self) -> Option<SocketAddr> {
+        self.control
+    }
+
     /// How the cluster's time goes, and what time it is there.
     pub fn time(&self) -> (Pace, Now) {
         self.driver.time()
@@ -144,8 +150,8 @@ impl Drop for Broker {
     }
 }
 
-/// The addresses of the brokers, and who owns their cluster.
-type Started = (Vec<SocketAddr>, Arc<Driver>);
+/// The addresses of the brokers and of the steering interface, and who owns the cluster.
+type Started = (Vec<SocketAddr>, Option<SocketAddr>, Arc<Driver>);
 
 fn run(
     options: BrokerOptions,
@@ -163,7 +169,7 @@ fn run(
     match serve() {
         Err(error) => drop(started.send(Err(error))),
         Ok((runtime, server)) => {
-            let _ = started.send(Ok((server.addresses(), server.driver().clone())));
+            let _ = started.send(Ok((server.addresses(), server.control(), server.driver().clone())));
             runtime.block_on(server.run(async { drop(stopped.await) }));
         }
     }

@@ -7,6 +7,7 @@
 mod broker;
 mod clock;
 mod connection;
+mod control;
 mod doors;
 mod driver;
 mod hangup;
@@ -33,12 +34,13 @@ use clock::ClusterClock;
 pub use clock::{Clock, Pace, PaceError};
 pub use options::{
     AddressError, BrokerOptions, DEFAULT_LISTENER, DEFAULT_PORT, StartError, localhost, parse_advertised,
-    parse_listener,
+    parse_control, parse_listener,
 };
 
 use crate::base::NodeId;
 use crate::cluster::{Cluster, ClusterConfig, Command, NodeConfig};
 use crate::controller::configs::BrokerSettings;
+use control::ControlListener;
 pub use doors::NewBroker;
 use doors::{DoorChange, Doors};
 use driver::Driver;
@@ -63,6 +65,7 @@ pub struct Server {
     bound: Vec<(NodeId, Vec<Bound>)>,
     shared: Arc<Shared>,
     door_changes: mpsc::UnboundedReceiver<DoorChange>,
+    control: Option<ControlListener>,
     give_back_memory: fn(),
 }
 
@@ -83,7 +86,9 @@ impl Server {
     /// # Errors
     /// If an address can't be had, or settings or topics can't be as they are.
     pub fn bind(options: BrokerOptions) -> Result<Server, StartError> {
-        let BrokerOptions { configs, listeners, brokers, broker_configs, topics, seed, pace, .. } = options;
+        let BrokerOptions {
+            configs, listeners, brokers, broker_configs, topics, seed, pace, control, ..
+        } = options;
         let settings = BrokerSettings::resolve(&configs)?;
         let listeners = listeners.as_deref();
         let shared = plan::Shared { configs: &configs, settings: &settings, listeners };
@@ -98,6 +103,7 @@ impl Server {
             nodes.push(NodeConfig { id: planned.id, rack: planned.rack.map(Arc::from), endpoints });
             bound.push((planned.id, listeners));
         }
+        let control = control.map(ControlListener::bind).transpose()?;
         let log_memory_bytes =
             settings.huld.log_memory_bytes.unwrap_or_else(machine::default_log_memory_bytes);
         let config = ClusterConfig {
@@ -120,7 +126,8 @@ impl Server {
         let (doors, door_changes) = mpsc::unbounded_channel();
         let driver = Arc::new(Driver::new(cluster, clock, steered, doors));
         let shared = Arc::new(Shared::new(driver, ConnectionLimits::new(&settings)));
-        Ok(Server { bound, shared, door_changes, give_back_memory: options.give_back_memory })
+        let give_back_memory = options.give_back_memory;
+        Ok(Server { bound, shared, door_changes, control, give_back_memory })
     }
 
     /// Kafka's `node.id` of each broker.
@@ -143,6 +150,11 @@ impl Server {
         self.bound.iter().filter_map(|(_, bound)| first(bound)).map(reachable).collect()
     }
 
+    /// Where the steering interface listens, if it does.
+    pub fn control(&self) -> Option<SocketAddr> {
+        self.control.as_ref().map(ControlListener::address)
+    }
+
     fn driver(&self) -> &Arc<Driver> {
         &self.shared.driver
     }
@@ -158,7 +170,7 @@ impl Server {
     /// Serves clients until `stop` is there. Requests that wait are then answered, and every connection is closed;
     /// that takes no longer than 600 ms.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Server { bound, shared, door_changes, give_back_memory } = self;
+        let Server { bound, shared, door_changes, control, give_back_memory } = self;
         let driver = shared.driver.clone();
         let mut doors = JoinSet::new();
         doors.spawn(Doors::new(shared.clone(), bound, door_changes).run());
@@ -168,6 +180,9 @@ impl Server {
             async move { driver.run_timer().await }
         });
         timers.spawn(sweep(shared, give_back_memory));
+        if let Some(control) = control {
+            timers.spawn(control.run(driver.clone()));
+        }
         stop.await;
         // Listening sockets are closed first, so that nobody is let in who would be shown out again.
         doors.shutdown().await;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use super::clock::Pace;
@@ -40,6 +40,8 @@ pub struct BrokerOptions {
     pub seed: u64,
     /// How the cluster's time goes. Default: as the machine's.
     pub pace: Pace,
+    /// Where the steering interface listens: a loopback address. Default: nowhere.
+    pub control: Option<SocketAddr>,
     /// Has the allocator give free memory back to the system; called after many connections have closed. Default:
     /// nothing, since that is the whole process's business.
     pub give_back_memory: fn(),
@@ -55,6 +57,7 @@ impl Default for BrokerOptions {
             topics: Vec::new(),
             seed: random_seed(),
             pace: Pace::default(),
+            control: None,
             give_back_memory: || {},
         }
     }
@@ -88,6 +91,12 @@ impl BrokerOptions {
     /// The same, with the cluster's time at this pace.
     pub fn with_pace(mut self, pace: Pace) -> Self {
         self.pace = pace;
+        self
+    }
+
+    /// The same, with the steering interface on this loopback address.
+    pub fn with_control(mut self, address: SocketAddr) -> Self {
+        self.control = Some(address);
         self
     }
 
@@ -159,6 +168,11 @@ pub enum AddressError {
     /// Not an IPv6 address between the brackets.
     #[error("'{0}' is not an IPv6 address")]
     Ipv6(String),
+    /// The steering interface needs an address of this machine, and a port.
+    #[error(
+        "'{0}' is not where the control interface can listen or be: write 127.0.0.1:PORT, [::1]:PORT or localhost:PORT"
+    )]
+    Control(String),
     /// No client can connect to a wildcard.
     #[error(
         "'{0}' can't be advertised, no client could connect to it: name an address that clients can reach"
@@ -192,6 +206,18 @@ pub fn parse_advertised(text: &str) -> Result<Endpoint, AddressError> {
         return Err(AddressError::Wildcard(text.to_owned()));
     }
     Ok(Endpoint { host, port: port.unwrap_or(0) })
+}
+
+/// Reads `ADDRESS:PORT` of a steering interface; `localhost` stands for 127.0.0.1.
+///
+/// # Errors
+/// If the text is none.
+pub fn parse_control(text: &str) -> Result<SocketAddr, AddressError> {
+    let wrong = || AddressError::Control(text.to_owned());
+    match text.strip_prefix("localhost:") {
+        Some(port) => Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port.parse().map_err(|_| wrong())?)),
+        None => text.parse().map_err(|_| wrong()),
+    }
 }
 
 fn host_and_port(text: &str) -> Result<(String, Option<u16>), AddressError> {
@@ -254,6 +280,15 @@ pub enum StartError {
         /// How many brokers there are before.
         by: u32,
     },
+    /// The steering interface would be open to others.
+    #[error(
+        "the control interface can't listen on {address}: whoever reaches it may do everything, so it must be a loopback \
+         address, such as 127.0.0.1:{}", .address.port()
+    )]
+    ControlNotLoopback {
+        /// Where it was to listen.
+        address: SocketAddr,
+    },
     /// There is no listener to be opened.
     #[error("there is nothing to listen on: name at least one listener")]
     NoListener,
@@ -285,6 +320,7 @@ impl From<StartError> for io::Error {
             StartError::BrokerCount { .. }
             | StartError::UnknownBroker { .. }
             | StartError::PortRange { .. }
+            | StartError::ControlNotLoopback { .. }
             | StartError::NoListener
             | StartError::Settings(_)
             | StartError::Topic { .. } => io::ErrorKind::InvalidInput,
