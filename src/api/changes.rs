@@ -27,7 +27,10 @@ pub(super) fn apply(parts: &mut Parts<'_>, change: &Change) {
                 parts.broker.wake(Key::LowWatermark(key));
             }
         }
-        Change::Settings(settings) => parts.broker.replicas.apply_settings(settings, parts.now),
+        Change::Settings(settings) => {
+            let settings = settings.of(parts.broker.id);
+            parts.broker.replicas.apply_settings(settings, parts.now);
+        }
     }
 }
 

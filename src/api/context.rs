@@ -13,6 +13,7 @@ use super::telemetry::ClientTelemetry;
 use super::waits::{Key, Wait};
 use crate::base::{ConnectionId, Instant, NodeId, Now, PartitionKey};
 use crate::controller::Controller;
+use crate::controller::configs::BrokerSettings;
 use crate::coordinator::{Coordinators, Storage};
 use crate::log::ChunkPool;
 use crate::purgatory::{Purgatory, WaitId, Waiter};
@@ -154,6 +155,11 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Parts<'_> {
+    /// This broker's settings.
+    pub(crate) fn settings(&self) -> &BrokerSettings {
+        self.controller.settings_of(self.broker.id)
+    }
+
     /// The coordinators, and what they need for a call.
     pub(crate) fn coordinators(&mut self) -> (&mut Coordinators, Storage<'_>) {
         let Broker { replicas, coordinators, .. } = &mut *self.broker;

@@ -46,7 +46,7 @@ impl Api for DeleteGroups {
             results.push(DeletableGroupResult::default().with_group_id(name).with_error_code(error.code()));
         }
         let response = DeleteGroupsResponse::default().with_results(results);
-        let timeout = Duration::from_millis(context.parts.controller.settings().offsets.commit_timeout_ms);
+        let timeout = Duration::from_millis(context.parts.settings().offsets.commit_timeout_ms);
         let deadline = context.parts.now.instant + timeout;
         let group = Arc::from("to be deleted");
         answer_or_park(context, group, tickets, GroupResponse::DeleteGroups(response), deadline, |any| {

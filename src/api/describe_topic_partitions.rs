@@ -51,7 +51,7 @@ impl Api for DescribeTopicPartitions {
             Request::Page(page) => page,
             Request::BadCursor { asked } => return Answer::Ready(bad_cursor(asked)),
         };
-        let most = context.parts.controller.settings().network.max_request_partition_size_limit;
+        let most = context.parts.settings().network.max_request_partition_size_limit;
         let seen = SeenBrokers::over(&context.parts, context.caller.connection);
         let mut builder = PageBuilder {
             seen,

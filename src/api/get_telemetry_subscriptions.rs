@@ -32,7 +32,7 @@ impl Api for GetTelemetrySubscriptions {
     }
 
     fn handle(context: &mut Context<'_>, id: Uuid) -> Answer<GetTelemetrySubscriptionsResponse> {
-        let most = context.parts.controller.settings().network.telemetry_max_bytes;
+        let most = context.parts.settings().network.telemetry_max_bytes;
         let (telemetry, client) = client_of(context);
         let id = if id.is_nil() { telemetry.new_id() } else { id };
         let response = GetTelemetrySubscriptionsResponse::default();

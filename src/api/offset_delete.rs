@@ -58,7 +58,7 @@ impl Api for OffsetDelete {
             *error = outcomes.next().unwrap_or_default();
         }
         let response = response(&request, errors);
-        let timeout = Duration::from_millis(context.parts.controller.settings().offsets.commit_timeout_ms);
+        let timeout = Duration::from_millis(context.parts.settings().offsets.commit_timeout_ms);
         let deadline = context.parts.now.instant + timeout;
         let tickets = ticket.map(|ticket| (ticket, 0)).into_iter().collect();
         answer_or_park(context, group, tickets, GroupResponse::DeleteOffsets(response), deadline, |any| {

@@ -7,7 +7,7 @@ use super::node::{BrokerState, Event, Identity, Life, Node};
 use super::{Cluster, MAX_BROKERS, NodeConfig, Output, Party};
 use crate::api::{Peer, PeerMessage};
 use crate::base::{ConnectionId, NodeId, Now};
-use crate::controller::Registration;
+use crate::controller::{ControllerError, Registration};
 
 impl Cluster {
     /// Every broker and how it is, in the order of their ids.
@@ -30,7 +30,7 @@ impl Cluster {
     pub(super) fn start(&mut self, now: Now, id: NodeId, kept: Kept) -> Result<(), CommandError> {
         let at = self.find(id)?;
         self.check_state(at, "down", |state| state == BrokerState::Down)?;
-        let settings = self.controller.settings().clone();
+        let settings = self.controller.settings_of(id).clone();
         let registration = self.nodes[at].start(kept, &settings, &self.entropy, now, &mut self.pool);
         let (_, mut parts, ..) = self.lend(at, now);
         parts.register(registration);
@@ -49,11 +49,12 @@ impl Cluster {
         // Nobody must take it for a broker of the same id that was removed.
         self.added += 1;
         let identity = Identity { epoch: None, incarnation: self.added << 16 };
-        let settings = self.controller.settings();
+        self.controller.start_with(config.id, &config.configs).map_err(ControllerError::from)?;
+        let settings = self.controller.settings_of(config.id);
         let node = Node::new(&config, settings, &self.entropy, identity, self.controller.brokers(), now);
         self.nodes.push(node);
         let (_, mut parts, ..) = self.lend(self.nodes.len() - 1, now);
-        let NodeConfig { id, rack, endpoints } = config;
+        let NodeConfig { id, rack, endpoints, .. } = config;
         parts.register(Registration { id, rack, endpoints, was_shut_down_cleanly: true });
         Ok(())
     }

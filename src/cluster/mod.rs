@@ -29,7 +29,7 @@ use crate::api::{self, Answer, Broker, Caller, Connection, Context, Key, NOBODY,
 use crate::base::entropy::Entropy;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::{ConnectionId, Instant, NodeId, Now};
-use crate::controller::configs::{BrokerConfigs, ConfigError, Resource};
+use crate::controller::configs::{BrokerConfigs, ConfigError, Overrides, Resource};
 use crate::controller::{BrokerRegistration, Controller, ListenerEndpoint};
 use crate::coordinator::{Storage, TimerChange, TimerKey};
 use crate::faults::{FaultLimits, Faults, HoldId};
@@ -76,7 +76,12 @@ impl Default for ClusterConfig {
     fn default() -> Self {
         let endpoint = ListenerEndpoint { listener: "PLAINTEXT".into(), host: None, port: 9092 };
         ClusterConfig {
-            nodes: vec![NodeConfig { id: NodeId(1), rack: None, endpoints: vec![endpoint] }],
+            nodes: vec![NodeConfig {
+                id: NodeId(1),
+                rack: None,
+                endpoints: vec![endpoint],
+                configs: Overrides::default(),
+            }],
             configs: BrokerConfigs::default(),
             seed: 0,
             log_memory_bytes: 1 << 30,
@@ -95,6 +100,9 @@ pub struct NodeConfig {
     pub rack: Option<Arc<str>>,
     /// Where clients of each listener are told to come.
     pub endpoints: Vec<ListenerEndpoint>,
+    /// What it is started with beside what all are, such as its own `replica.selector.class`; how it shows its rack and
+    /// listeners too, if that differs.
+    pub configs: Overrides,
 }
 
 /// What comes out of the cluster.
@@ -183,13 +191,15 @@ impl Cluster {
             in_controlled_shutdown: false,
             endpoints: node.endpoints.clone(),
         });
-        let controller = Controller::new(config.configs, registrations.collect(), &entropy, now.instant)?;
-        let settings = controller.settings().clone();
+        let mut controller = Controller::new(config.configs, registrations.collect(), &entropy, now.instant)?;
+        for node in &config.nodes {
+            controller.start_with(node.id, &node.configs)?;
+        }
         let node = |config: &NodeConfig| {
             let epoch = controller.broker(config.id).map(|broker| broker.epoch);
             Node::new(
                 config,
-                &settings,
+                controller.settings_of(config.id),
                 &entropy,
                 Identity { epoch, incarnation: 0 },
                 controller.brokers(),

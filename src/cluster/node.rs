@@ -168,7 +168,7 @@ impl Node {
         let mut replicas = std::mem::replace(&mut self.broker.replicas, Replicas::new(id, settings, now));
         replicas.after_restart(settings, kept, now, pool);
         self.broker = broker(id, self.incarnation, replicas, settings, entropy, None);
-        let NodeConfig { id, rack, endpoints } = self.config.clone();
+        let NodeConfig { id, rack, endpoints, .. } = self.config.clone();
         let was_shut_down_cleanly = self.was_shut_down_cleanly && kept == Kept::Everything;
         Registration { id, rack, endpoints, was_shut_down_cleanly }
     }

@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use super::client_metrics::{MAX_CLIENT_METRICS_SUBSCRIPTIONS, Subscription, SubscriptionError};
 use super::configs::{
-    BrokerConfigs, BrokerSettings, Change as Changeable, ConfigError, Kind, Overrides, Resource, TopicConfig,
-    check_group,
+    BrokerSettings, Change as Changeable, ConfigError, Kind, Overrides, Resource, TopicConfig, check_group,
 };
 use super::topics::Topic;
-use super::{Change, Controller, ControllerError, MIN_INSYNC_REPLICAS, names};
+use super::{BrokersSettings, Change, Controller, ControllerError, MIN_INSYNC_REPLICAS, names};
 use crate::base::{NodeId, TopicId};
 
 /// The most groups that may have configs of their own (ours).
@@ -61,10 +60,9 @@ pub struct ConfigAlteration {
     pub operations: Vec<(String, ConfigOperation)>,
 }
 
-/// Configs that were set while the cluster ran, but for those that topics and [`BrokerConfigs`] hold themselves.
+/// Configs that were set while the cluster ran, but for those of topics and brokers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DynamicConfigs {
-    brokers: BTreeMap<NodeId, Overrides>,
     groups: BTreeMap<Arc<str>, Overrides>,
     client_metrics: BTreeMap<Arc<str>, (Overrides, Subscription)>,
     /// How often the subscriptions have changed.
@@ -98,7 +96,7 @@ impl Controller {
                     return Err(ControllerError::NamelessResource { resource: Resource::Group.name() });
                 }
                 let altered = altered(Resource::Group, self.group_configs(id), alteration)?;
-                check_group(&altered, &self.settings)?;
+                check_group(&altered, self.settings())?;
                 let entry = (!altered.is_empty()).then_some(altered);
                 store(&mut self.dynamic.groups, MAX_CONFIGURED_GROUPS, id, entry, validate_only)
             }
@@ -122,13 +120,6 @@ impl Controller {
                 Ok(())
             }
         }
-    }
-
-    /// The layers of one broker's configs.
-    pub fn configs_of(&self, broker: NodeId) -> BrokerConfigs {
-        let mut configs = self.configs.for_node(broker);
-        configs.dynamic = self.dynamic.brokers.get(&broker).cloned().unwrap_or_default();
-        configs
     }
 
     /// What was set for a group.
@@ -199,10 +190,10 @@ impl Controller {
                 check_dynamic(name, broker.is_some())?;
             }
         }
-        let mut dynamic = self.dynamic.brokers.clone();
+        let mut own = self.own_configs.clone();
         let mut configs = self.configs.clone();
         let layer = match broker {
-            Some(id) => dynamic.entry(id).or_default(),
+            Some(id) => own.dynamic.entry(id).or_default(),
             None => &mut configs.dynamic_default,
         };
         let altered = altered(Resource::Broker, layer, alteration)?;
@@ -214,21 +205,17 @@ impl Controller {
         // What a topic inherits is the controller's to say, for all brokers at once. It can hold to what was set for a
         // broker where that is the only one.
         if let [only] = &**self.brokers() {
-            configs.dynamic = dynamic.get(&only.id).cloned().unwrap_or_default();
+            configs.dynamic = own.dynamic.get(&only.id).cloned().unwrap_or_default();
         }
-        for known in self.brokers().iter() {
-            let own = dynamic.get(&known.id).cloned().unwrap_or_default();
-            let of_node = BrokerConfigs { dynamic: own, ..configs.for_node(known.id) };
-            BrokerSettings::resolve(&of_node).map_err(invalid_request)?;
-        }
+        own.dynamic.retain(|_, overrides| !overrides.is_empty());
         let settings = BrokerSettings::resolve(&configs).map_err(invalid_request)?;
+        let settings = own.resolve(&configs, settings).map_err(invalid_request)?;
         let topic_defaults = TopicConfig::defaults(&configs);
         topic_defaults.check().map_err(invalid_request)?;
         if validate_only {
             return Ok(());
         }
-        dynamic.retain(|_, overrides| !overrides.is_empty());
-        self.dynamic.brokers = dynamic;
+        self.own_configs = own;
         self.configs = configs;
         self.take_on(settings, topic_defaults);
         if has_new_min_isr {
@@ -237,9 +224,9 @@ impl Controller {
         Ok(())
     }
 
-    fn take_on(&mut self, settings: BrokerSettings, topic_defaults: Arc<TopicConfig>) {
-        if settings != *self.settings {
-            self.settings = Arc::new(settings);
+    fn take_on(&mut self, settings: BrokersSettings, topic_defaults: Arc<TopicConfig>) {
+        if settings != self.settings {
+            self.settings = settings;
             self.decide(Change::Settings(self.settings.clone()));
         }
         if topic_defaults == self.topic_defaults {

@@ -51,7 +51,7 @@ impl Controller {
         }
         self.end_sessions(now);
         if self.periodic.rebalance_due <= now {
-            if self.settings.replication.auto_leader_rebalance_enable {
+            if self.settings().replication.auto_leader_rebalance_enable {
                 self.elect_where(|_, partition| !partition.has_preferred_leader(), Candidates::Preferred);
             }
             self.periodic.rebalance_due = now + self.rebalance_interval();
@@ -74,11 +74,11 @@ impl Controller {
     }
 
     fn rebalance_interval(&self) -> Duration {
-        Duration::from_secs(self.settings.replication.leader_imbalance_check_interval_seconds.max(1))
+        Duration::from_secs(self.settings().replication.leader_imbalance_check_interval_seconds.max(1))
     }
 
     fn unclean_interval(&self) -> Duration {
-        Duration::from_millis(self.settings.replication.unclean_leader_election_interval_ms.max(1))
+        Duration::from_millis(self.settings().replication.unclean_leader_election_interval_ms.max(1))
     }
 
     /// Elects a leader of one partition because a client asks for it.

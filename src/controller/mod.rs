@@ -7,6 +7,7 @@ pub mod names;
 
 mod alter_configs;
 mod alter_partition;
+mod broker_configs;
 mod client_metrics;
 mod client_quotas;
 mod elections;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alter_configs::DynamicConfigs;
+use broker_configs::OwnConfigs;
 use configs::{
     BrokerConfigs, BrokerSettings, ConfigError, DescribedConfig, Overrides, Resource, TopicConfig,
 };
@@ -39,6 +41,7 @@ pub use alter_configs::{
     ConfigAlteration, ConfigOperation, ConfigTarget, MAX_CONFIGS_A_RESOURCE, MAX_CONFIGURED_GROUPS,
 };
 pub use alter_partition::AlterPartition;
+pub use broker_configs::BrokersSettings;
 pub use client_metrics::{ClientAttributes, MAX_CLIENT_METRICS_SUBSCRIPTIONS, WantedMetrics};
 pub use client_quotas::{
     ClientQuotas, MAX_QUOTA_ENTITIES, QuotaEntity, QuotaError, QuotaMatch, QuotaOperation,
@@ -70,8 +73,8 @@ pub enum Change {
     TopicDeleted(Arc<Topic>),
     /// A topic's configs changed.
     TopicConfig(Arc<Topic>),
-    /// The brokers' settings changed.
-    Settings(Arc<BrokerSettings>),
+    /// Brokers' settings changed.
+    Settings(BrokersSettings),
     /// A broker was registered, fenced, unfenced, asked to be shut down or was unregistered: all there are now, by id.
     Brokers(Arc<[BrokerRegistration]>),
 }
@@ -82,8 +85,9 @@ pub struct Controller {
     cluster_id: Arc<str>,
     /// With the dynamic configs of the only broker, where there is just one.
     configs: BrokerConfigs,
+    own_configs: OwnConfigs,
     dynamic: DynamicConfigs,
-    settings: Arc<BrokerSettings>,
+    settings: BrokersSettings,
     topic_defaults: Arc<TopicConfig>,
     brokers: Brokers,
     periodic: PeriodicElections,
@@ -117,7 +121,7 @@ impl Controller {
         {
             configs.dynamic_default.set(Resource::Broker, MIN_INSYNC_REPLICAS, &value.to_string())?;
         }
-        let settings = Arc::new(BrokerSettings::resolve(&configs)?);
+        let settings = BrokerSettings::resolve(&configs)?;
         let topic_defaults = TopicConfig::defaults(&configs);
         topic_defaults.check()?;
         let cluster_id = uuid_base64(entropy.stream("cluster id").next_uuid());
@@ -125,8 +129,9 @@ impl Controller {
         let mut controller = Controller {
             cluster_id: cluster_id.into(),
             configs,
+            own_configs: OwnConfigs::default(),
             dynamic: DynamicConfigs::default(),
-            settings,
+            settings: BrokersSettings::shared_by_all(settings),
             topic_defaults,
             brokers: Brokers::unfenced(brokers, now + session_timeout),
             periodic: PeriodicElections::begun(),
@@ -146,16 +151,6 @@ impl Controller {
     /// Kafka's cluster id: 22 characters of URL-safe base64.
     pub fn cluster_id(&self) -> &Arc<str> {
         &self.cluster_id
-    }
-
-    /// The configs that all brokers share.
-    pub fn configs(&self) -> &BrokerConfigs {
-        &self.configs
-    }
-
-    /// The settings that all brokers share.
-    pub fn settings(&self) -> &Arc<BrokerSettings> {
-        &self.settings
     }
 
     /// All topics.
@@ -241,7 +236,7 @@ impl Controller {
 
     /// The configs that `__consumer_offsets` is made with.
     pub fn offsets_topic_configs(&self) -> Vec<(String, Option<String>)> {
-        let segment_bytes = self.settings.offsets.topic_segment_bytes.to_string();
+        let segment_bytes = self.settings().offsets.topic_segment_bytes.to_string();
         let configs = [
             ("cleanup.policy", "compact"),
             ("compression.type", "producer"),
@@ -258,9 +253,9 @@ impl Controller {
     /// Partitions of a topic that is made without saying how many.
     pub(crate) fn default_partitions(&self, name: &str) -> i32 {
         match name {
-            names::CONSUMER_OFFSETS => self.settings.offsets.topic_num_partitions,
-            names::TRANSACTION_STATE => self.settings.transactions.state_log_num_partitions,
-            _ => self.settings.topics.num_partitions,
+            names::CONSUMER_OFFSETS => self.settings().offsets.topic_num_partitions,
+            names::TRANSACTION_STATE => self.settings().transactions.state_log_num_partitions,
+            _ => self.settings().topics.num_partitions,
         }
     }
 
@@ -270,9 +265,9 @@ impl Controller {
         let usable = self.brokers().iter().filter(|broker| !broker.in_controlled_shutdown).count();
         let usable = i16::try_from(usable).unwrap_or(i16::MAX).max(1);
         match name {
-            names::CONSUMER_OFFSETS => self.settings.offsets.topic_replication_factor.min(usable),
-            names::TRANSACTION_STATE => self.settings.transactions.state_log_replication_factor.min(usable),
-            _ => self.settings.topics.default_replication_factor,
+            names::CONSUMER_OFFSETS => self.settings().offsets.topic_replication_factor.min(usable),
+            names::TRANSACTION_STATE => self.settings().transactions.state_log_replication_factor.min(usable),
+            _ => self.settings().topics.default_replication_factor,
         }
     }
 

@@ -373,6 +373,6 @@ impl Controller {
     }
 
     fn session_timeout(&self) -> Duration {
-        Duration::from_millis(self.settings.replication.broker_session_timeout_ms)
+        Duration::from_millis(self.settings().replication.broker_session_timeout_ms)
     }
 }

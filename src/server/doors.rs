@@ -12,7 +12,7 @@ use super::listener::{Bound, Shared};
 use super::options::StartError;
 use crate::base::NodeId;
 use crate::cluster::{Command, NodeConfig};
-use crate::controller::configs::Listener;
+use crate::controller::configs::{Listener, Overrides};
 
 /// How long after a failure the ports of a broker that has started again are tried anew.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
@@ -116,7 +116,8 @@ impl Doors {
         if endpoints.is_empty() {
             return Err(StartError::NoListener.to_string());
         }
-        let config = NodeConfig { id, rack: rack.map(Arc::from), endpoints };
+        let configs = Overrides::default();
+        let config = NodeConfig { id, rack: rack.map(Arc::from), endpoints, configs };
         driver.command(Command::AddBroker(config)).map_err(|error| error.to_string())?;
         self.add(id, bound);
         Ok(id)

@@ -100,7 +100,12 @@ impl Server {
                 return Err(StartError::NoListener);
             }
             let endpoints = listeners.iter().map(|bound| bound.endpoint().clone()).collect();
-            nodes.push(NodeConfig { id: planned.id, rack: planned.rack.map(Arc::from), endpoints });
+            nodes.push(NodeConfig {
+                id: planned.id,
+                rack: planned.rack.map(Arc::from),
+                endpoints,
+                configs: planned.configs,
+            });
             bound.push((planned.id, listeners));
         }
         let control = control.map(ControlListener::bind).transpose()?;

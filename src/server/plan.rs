@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::options::StartError;
 use crate::base::NodeId;
 use crate::cluster::MAX_BROKERS;
-use crate::controller::configs::{BrokerConfigs, BrokerSettings, Listener, Overrides};
+use crate::controller::configs::{
+    BrokerConfigs, BrokerSettings, Endpoint, ListenHost, Listener, Overrides, Resource,
+};
 
 /// One broker that there is to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +15,8 @@ pub(super) struct PlannedBroker {
     pub(super) id: NodeId,
     pub(super) rack: Option<String>,
     pub(super) listeners: Vec<Listener>,
+    /// What differs from the shared configs.
+    pub(super) configs: Overrides,
 }
 
 /// What the brokers share.
@@ -58,13 +62,43 @@ fn plan_one(
         .transpose()?;
     let settings = own_settings.as_ref().unwrap_or(shared.settings);
     let rack = settings.rack.clone();
+    let mut configs = own.cloned().unwrap_or_default();
     let has_own_listeners = own.is_some_and(|own| own.get("listeners").is_some());
     if has_own_listeners {
-        return Ok(PlannedBroker { id, rack, listeners: settings.listeners.clone() });
+        return Ok(PlannedBroker { id, rack, listeners: settings.listeners.clone(), configs });
     }
     let listeners = shared.listeners.unwrap_or(&settings.listeners);
-    let listeners = listeners.iter().map(|listener| shifted(listener, at)).collect::<Result<_, _>>()?;
-    Ok(PlannedBroker { id, rack, listeners })
+    let listeners: Vec<Listener> =
+        listeners.iter().map(|listener| shifted(listener, at)).collect::<Result<_, _>>()?;
+    if at > 0 && shared.listeners.is_none() && shared.configs.set("listeners").is_some() {
+        configs.set(Resource::Broker, "listeners", &texts(listeners.iter().map(listened_on)))?;
+        let advertised = listeners.iter().filter_map(|listener| {
+            let Endpoint { host, port } = listener.advertised.as_ref()?;
+            Some((listener.name.as_str(), host.as_str(), *port))
+        });
+        let advertised = texts(advertised);
+        if !advertised.is_empty() {
+            configs.set(Resource::Broker, "advertised.listeners", &advertised)?;
+        }
+    }
+    Ok(PlannedBroker { id, rack, listeners, configs })
+}
+
+fn listened_on(listener: &Listener) -> (&str, &str, u16) {
+    let host = match &listener.host {
+        ListenHost::All => "",
+        ListenHost::Named(host) => host,
+    };
+    (&listener.name, host, listener.port)
+}
+
+/// Names, hosts and ports as Kafka's settings have them.
+fn texts<'a>(addresses: impl Iterator<Item = (&'a str, &'a str, u16)>) -> String {
+    let text = |(name, host, port): (&str, &str, u16)| match host.contains(':') {
+        true => format!("{name}://[{host}]:{port}"),
+        false => format!("{name}://{host}:{port}"),
+    };
+    addresses.map(text).collect::<Vec<_>>().join(",")
 }
 
 /// The same listener so many ports on.
@@ -85,7 +119,6 @@ fn shifted(listener: &Listener, by: u32) -> Result<Listener, StartError> {
 mod tests {
     use super::super::options::localhost;
     use super::*;
-    use crate::controller::configs::Resource;
 
     fn planned(
         count: u32,
@@ -118,6 +151,10 @@ mod tests {
         ];
         let brokers = planned(2, &advertised, &[]).unwrap();
         assert_eq!(brokers[1].listeners[0].advertised.as_ref().unwrap().port, 19101);
+        // Each shows its own when it is asked for its configs.
+        let shown = |at: usize, key: &str| brokers[at].configs.get(key).map(|set| set.text.to_string());
+        assert_eq!((shown(0, "listeners"), shown(1, "listeners")), (None, Some("A://:9101".to_owned())));
+        assert_eq!(shown(1, "advertised.listeners").as_deref(), Some("A://kafka:19101"));
     }
 
     #[test]

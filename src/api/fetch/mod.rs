@@ -131,7 +131,7 @@ impl Api for Fetch {
                 wanted.map(|(key, spec)| Target::new(&context.parts, key, spec, None)).collect()
             }
         };
-        let most = i32::try_from(context.parts.controller.settings().network.fetch_max_bytes);
+        let most = i32::try_from(context.parts.settings().network.fetch_max_bytes);
         let max_bytes = request.max_bytes.min(most.unwrap_or(i32::MAX));
         let mut wait = FetchWait {
             version,

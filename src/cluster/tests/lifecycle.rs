@@ -69,7 +69,8 @@ fn a_cut_link_keeps_messages_in_order_and_a_slow_one_delays_them() {
 fn brokers_come_and_go_while_the_cluster_runs() {
     let mut world = World::new();
     let endpoint = ListenerEndpoint { listener: "PLAINTEXT".into(), host: None, port: 9093 };
-    let config = NodeConfig { id: NodeId(2), rack: None, endpoints: vec![endpoint] };
+    let config =
+        NodeConfig { id: NodeId(2), rack: None, endpoints: vec![endpoint], configs: Overrides::default() };
     world.command(Command::AddBroker(config.clone())).unwrap();
     assert_eq!(world.command(Command::AddBroker(config)), Err(CommandError::BrokerExists(NodeId(2))));
     world.create_replicated("t", &[2, 1], &[]);

@@ -16,6 +16,7 @@ mod lifecycle;
 mod offsets;
 mod producing;
 mod replication;
+mod several_brokers;
 mod stalls;
 mod telemetry;
 mod topics;
@@ -60,7 +61,7 @@ impl World {
 
     /// With these configs of the broker.
     pub(super) fn with(configs: &[(&str, &str)]) -> Self {
-        use crate::controller::configs::{Overrides, Resource};
+        use crate::controller::configs::Overrides;
         let fixed = Overrides::parse(Resource::Broker, configs.iter().copied()).unwrap();
         let configs = BrokerConfigs { fixed, ..BrokerConfigs::default() };
         Self::of(ClusterConfig { configs, ..ClusterConfig::default() })
@@ -83,7 +84,7 @@ impl World {
 
     /// A cluster of this many brokers, with ids from 1.
     pub(super) fn of_brokers(count: i32, configs: &[(&str, &str)]) -> Self {
-        use crate::controller::configs::{Overrides, Resource};
+        use crate::controller::configs::Overrides;
         let fixed = Overrides::parse(Resource::Broker, configs.iter().copied()).unwrap();
         let node = |id: i32| NodeConfig {
             id: NodeId(id),
@@ -93,6 +94,7 @@ impl World {
                 host: None,
                 port: 9091 + id as u16,
             }],
+            configs: Overrides::default(),
         };
         Self::of(ClusterConfig {
             nodes: (1..=count).map(node).collect(),

@@ -4,15 +4,15 @@ use super::key::Allowed::{Any, AtLeast, HostsAndPorts, ListOf, QuorumVoters};
 use super::tables::keys;
 
 keys! { CLUSTER_KEYS;
-    "auto.leader.rebalance.enable": Boolean = Some("true"), Any, High, ReadOnly, Stored =>
+    "auto.leader.rebalance.enable": Boolean = Some("true"), Any, High, ReadOnly, Acts =>
         "Whether leadership goes back to preferred replicas by itself.";
-    "broker.heartbeat.interval.ms": Int = Some("2000"), Any, Medium, ReadOnly, Stored =>
+    "broker.heartbeat.interval.ms": Int = Some("2000"), Any, Medium, ReadOnly, Acts =>
         "How often a broker sends heartbeats to the controller.";
     "broker.id": Int = Some("-1"), Any, High, ReadOnly, Acts =>
         "The older name of node.id; if both are set they must be equal.";
     "broker.rack": String = None, Any, Medium, ReadOnly, Acts =>
         "The broker's rack: replicas of a partition are spread over racks, and a fetch may name one.";
-    "broker.session.timeout.ms": Int = Some("9000"), Any, Medium, ReadOnly, Stored =>
+    "broker.session.timeout.ms": Int = Some("9000"), Any, Medium, ReadOnly, Acts =>
         "How long a broker may be silent before the controller fences it.";
     "controlled.shutdown.enable": Boolean = Some("true"), Any, Medium, ReadOnly, Stored =>
         "Whether a broker hands over its leaderships before it stops.";
@@ -54,7 +54,7 @@ keys! { CLUSTER_KEYS;
     "internal.metadata.max.fetch.size.in.bytes": Int = Some("8388608"),
         Any, Low, ReadOnly, Stored, internal =>
         "The largest fetch from the metadata log.";
-    "leader.imbalance.check.interval.seconds": Long = Some("300"), AtLeast(1), High, ReadOnly, Stored =>
+    "leader.imbalance.check.interval.seconds": Long = Some("300"), AtLeast(1), High, ReadOnly, Acts =>
         "How often leaderships are checked for balance.";
     "metadata.log.dir": String = None, Any, High, ReadOnly, Stored =>
         "The folder of the metadata log.";
@@ -103,7 +103,7 @@ keys! { CLUSTER_KEYS;
         AtLeast(0), Medium, ReadOnly, Stored, internal =>
         "How long a start may take.";
     "unclean.leader.election.interval.ms": Long = Some("300000"),
-        AtLeast(1), Medium, ReadOnly, Stored, internal =>
+        AtLeast(1), Medium, ReadOnly, Acts, internal =>
         "How often the controller looks for partitions that need an unclean election.";
     "unstable.api.versions.enable": Boolean = Some("false"), Any, High, ReadOnly, Stored, internal =>
         "Whether API versions that aren't final are offered.";

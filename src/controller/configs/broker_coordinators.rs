@@ -114,7 +114,7 @@ keys! { COORDINATOR_KEYS;
         "The codec of the offsets topic, by its number.";
     "offsets.topic.num.partitions": Int = Some("50"), AtLeast(1), High, ReadOnly, Stored =>
         "How many partitions the offsets topic has.";
-    "offsets.topic.replication.factor": Short = Some("3"), AtLeast(1), High, ReadOnly, Stored =>
+    "offsets.topic.replication.factor": Short = Some("3"), AtLeast(1), High, ReadOnly, Acts =>
         "How many replicas the offsets topic has.";
     "offsets.topic.segment.bytes": Int = Some("104857600"), AtLeast(1), High, ReadOnly, Stored =>
         "The segment size of the offsets topic.";
@@ -165,7 +165,7 @@ keys! { COORDINATOR_KEYS;
         "The min.insync.replicas of the transaction topic.";
     "transaction.state.log.num.partitions": Int = Some("50"), AtLeast(1), High, ReadOnly, Stored =>
         "How many partitions the transaction topic has.";
-    "transaction.state.log.replication.factor": Short = Some("3"), AtLeast(1), High, ReadOnly, Stored =>
+    "transaction.state.log.replication.factor": Short = Some("3"), AtLeast(1), High, ReadOnly, Acts =>
         "How many replicas the transaction topic has.";
     "transaction.state.log.segment.bytes": Int = Some("104857600"), AtLeast(1), High, ReadOnly, Stored =>
         "The segment size of the transaction topic.";

@@ -3,6 +3,7 @@
 
 mod brokers;
 mod elections;
+mod histories;
 mod isrs;
 mod partition_changes;
 mod reassignments;
