@@ -440,14 +440,18 @@ impl Log {
         self.chunks.release_below(first.unwrap_or(self.log_end_offset), pool);
     }
 
-    /// Cuts off all from `offset` on (or from the start of the batch that holds it), which becomes the log's end.
-    /// Returns whether anything was cut off. A log that starts above `offset` starts there, empty.
+    /// Cuts off all from `offset` on, or from the start of the batch that holds it, and ends there. Returns whether
+    /// anything was cut off. A log that starts above `offset` starts there, empty.
+    ///
+    /// (Kafka's log then ends at `offset` even where that lies inside the batch that went, and as a follower can never
+    /// take that batch again.)
     pub fn truncate_to(&mut self, offset: i64, pool: &mut ChunkPool) -> bool {
         if offset >= self.log_end_offset {
             // An epoch whose leader was replaced before it wrote anything may stand at the end.
             self.epochs.truncate_from_end(self.log_end_offset);
             return false;
         }
+        let offset = self.batch_start(offset);
         if self.segments.front().is_none_or(|first| first.base_offset > offset) {
             self.truncate_fully_and_start_at(offset, pool);
             return true;

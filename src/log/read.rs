@@ -164,6 +164,13 @@ impl Log {
         Ok((OffsetPosition { offset, segment_base_offset, position }, None))
     }
 
+    /// Where the batch starts that holds `offset`; `offset` itself if none does.
+    pub(super) fn batch_start(&self, offset: i64) -> i64 {
+        let Ok((_, Some((index, located)))) = self.find(offset) else { return offset };
+        let batch = self.segments[index].batches_from(located, self.open_bytes(index)).next();
+        batch.map_or(offset, |batch| batch.view.base_offset().min(offset))
+    }
+
     /// The position in segment `index` at which a read up to `upper_bound` ends.
     fn end_position(&self, index: usize, upper_bound: i64) -> u32 {
         let segment = &self.segments[index];

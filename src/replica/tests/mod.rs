@@ -2,6 +2,7 @@
 
 mod fetching;
 mod in_sync;
+mod model;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -198,12 +199,19 @@ impl World {
     /// Lets messages arrive until none is on its way.
     pub(super) fn run(&mut self) {
         for _ in 0..10_000 {
-            self.collect();
-            self.unpark();
-            let Some(message) = self.on_their_way.pop_front() else { return };
-            self.deliver(message);
+            if !self.step() {
+                return;
+            }
         }
         panic!("the brokers don't come to rest");
+    }
+
+    /// Lets one message arrive. Returns whether there was one.
+    pub(super) fn step(&mut self) -> bool {
+        self.collect();
+        self.unpark();
+        let message = self.on_their_way.pop_front();
+        message.map(|message| self.deliver(message)).is_some()
     }
 
     /// Takes what the brokers have to say.
@@ -273,9 +281,14 @@ impl World {
     }
 
     /// All links are whole again.
-    pub(super) fn heal(&mut self) {
+    pub(super) fn reconnect(&mut self) {
         self.cut_off.clear();
         self.on_their_way.extend(self.kept.drain(..));
+    }
+
+    /// All links are whole again, and all is told that was missed.
+    pub(super) fn heal(&mut self) {
+        self.reconnect();
         self.tell_everyone();
         self.run();
     }
@@ -283,10 +296,16 @@ impl World {
     /// The controller takes a proposal, unless it is out of date.
     pub(super) fn decide(&mut self, request: AlterPartition) {
         let partition = &mut self.partition;
-        let answer = if request.leader_epoch < partition.leader_epoch {
+        let epoch = |id: NodeId| self.registered.iter().find(|broker| broker.id == id).map(|b| b.epoch);
+        let is_known = |(id, said): &(NodeId, i64)| *said == -1 || epoch(*id) == Some(*said);
+        let answer = if epoch(request.broker) != Some(request.broker_epoch) {
+            Err(ErrorCode::StaleBrokerEpoch)
+        } else if request.leader_epoch < partition.leader_epoch {
             Err(ErrorCode::FencedLeaderEpoch)
         } else if request.partition_epoch < partition.partition_epoch {
             Err(ErrorCode::InvalidUpdateVersion)
+        } else if !request.isr.iter().all(is_known) {
+            Err(ErrorCode::IneligibleReplica)
         } else {
             partition.isr = request.isr.iter().map(|(id, _)| *id).collect();
             partition.partition_epoch += 1;
@@ -336,7 +355,7 @@ fn first_partition(replicas: &[i32]) -> Partition {
 pub(super) fn batch(count: usize, seed: u64) -> Vec<u8> {
     let mut builder = BatchBuilder::new(BatchHeader::default());
     for index in 0..count as u64 {
-        builder.push(1_000, None, Some(&(seed * 1_000 + index).to_be_bytes()), []);
+        builder.push(1_000_000_000_000, None, Some(&(seed * 1_000 + index).to_be_bytes()), []);
     }
     builder.build().expect("a batch").to_vec()
 }
