@@ -9,6 +9,9 @@
 //! | −4 | v8 | the start of what is local: the start (KIP-405) |
 //! | −5 | v9 | the last offset in tiered storage: none (KIP-1005) |
 //!
+//! A leader whose high watermark is still below the start of its epoch doesn't know yet what consumers may read: it answers
+//! OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5) to what lies above.
+//!
 //! Any other negative timestamp, or one above the version, is UNSUPPORTED_VERSION for its partition. No such record is
 //! offset −1 without an error. Versions: 4 has leader epochs (KIP-320); 10 a timeout for tiered storage.
 
@@ -33,7 +36,9 @@ const MAX_TIMESTAMP: i64 = -3;
 const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
 
-/// The replica id of a tool that may ask a follower too.
+/// The replica id of those who aren't replicas.
+const CONSUMER: i32 = -1;
+/// The replica id of a tool that may ask a follower too, and is told the end of the log.
 const DEBUGGING: i32 = -2;
 
 pub(crate) struct ListOffsets;
@@ -67,9 +72,9 @@ impl Api for ListOffsets {
             version: context.caller.version,
             replica_id: request.replica_id.0,
             isolation: match (request.replica_id.0, request.isolation_level) {
-                (0.., _) => Isolation::LogEnd,
-                (_, 1) => Isolation::LastStableOffset,
-                _ => Isolation::HighWatermark,
+                (CONSUMER, 1) => Isolation::LastStableOffset,
+                (CONSUMER, _) => Isolation::HighWatermark,
+                _ => Isolation::LogEnd,
             },
             max_decompressed_bytes,
         };
@@ -163,7 +168,10 @@ impl Query {
         let log = replica.log();
         let limit = self.max_decompressed_bytes;
         let found = match timestamp {
-            LATEST => return Ok(Found::place(replica.end_for(self.isolation), replica.leader_epoch())),
+            LATEST => {
+                self.check_available(replica)?;
+                return Ok(Found::place(replica.end_for(self.isolation), replica.leader_epoch()));
+            }
             EARLIEST | EARLIEST_LOCAL => {
                 let start = log.log_start_offset();
                 return Ok(Found::place(start, log.epochs().epoch_for_offset(start).unwrap_or(-1)));
@@ -176,11 +184,24 @@ impl Query {
         let found = found.map_err(|_| ErrorCode::CorruptMessage)?;
         // A record counts only if a consumer could read it.
         let found = found.filter(|found| found.offset < replica.end_for(self.isolation));
+        if found.is_none() {
+            self.check_available(replica)?;
+        }
         Ok(found.map_or(Found::NOTHING, |found| Found {
             offset: found.offset,
             timestamp: found.timestamp_ms,
             leader_epoch: found.leader_epoch,
         }))
+    }
+
+    /// Checks that consumers can be told where the readable part of the log ends (KIP-207).
+    fn check_available(&self, replica: &Replica) -> Result<(), ErrorCode> {
+        let lags = replica.epoch_start_offset().is_some_and(|start| start > replica.high_watermark());
+        match self.replica_id {
+            CONSUMER if lags && self.version >= 5 => Err(ErrorCode::OffsetNotAvailable),
+            CONSUMER if lags => Err(ErrorCode::LeaderNotAvailable),
+            _ => Ok(()),
+        }
     }
 
     fn row(&self, index: i32, found: Result<Found, ErrorCode>) -> ListOffsetsPartitionResponse {

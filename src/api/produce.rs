@@ -160,12 +160,13 @@ fn try_append(
     if !matches!(acks, -1..=1) {
         return Err(ErrorCode::InvalidRequiredAcks.into());
     }
-    let replica = partitions::replica(parts, key)?;
+    let not_here = |error: ErrorCode| Failure { leader_of: Some(key), ..error.into() };
+    let replica = partitions::replica(parts, key).map_err(not_here)?;
     if topic_names::is_internal(replica.topic()) && !admin {
         return Err(ErrorCode::InvalidTopicException.into());
     }
     if let Err(error) = replica.check_leader(-1) {
-        return Err(Failure { leader_of: Some(key), ..error.into() });
+        return Err(not_here(error));
     }
     if acks == -1 && !replica.has_enough_in_sync() {
         return Err(ErrorCode::NotEnoughReplicas.into());
@@ -431,7 +432,7 @@ fn state(parts: &Parts<'_>, key: PartitionKey, required_offset: i64) -> State {
     let checked = |replica: &Replica| match replica.check_leader(-1) {
         Err(error) => State::Lost(error),
         Ok(()) if replica.high_watermark() < required_offset => State::Pending,
-        Ok(()) if replica.has_enough_in_sync() => State::Acknowledged,
+        Ok(()) if replica.has_enough_maximal_in_sync() => State::Acknowledged,
         Ok(()) => State::Lost(ErrorCode::NotEnoughReplicasAfterAppend),
     };
     match partitions::replica(parts, key) {

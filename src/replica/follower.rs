@@ -14,9 +14,6 @@ use crate::base::{ErrorCode, Instant, NodeId, Now, PartitionKey};
 use crate::controller::configs::ReplicationSettings;
 use crate::log::{ChunkPool, EpochEnd};
 
-/// A fetch without an answer is given up after this (Kafka's `replica.socket.timeout.ms`), at the next look.
-const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// A follower's fetch of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowerFetch {
@@ -373,13 +370,14 @@ impl Replicas {
         }
     }
 
-    /// Gives up fetches that have been without an answer for too long, and sends them again.
+    /// Gives up fetches that have been without an answer for `replica.socket.timeout.ms`, and sends them again.
     pub(super) fn check_fetches(&mut self, now: Instant) {
+        let timeout = Duration::from_millis(self.replication.replica_socket_timeout_ms);
         for key in self.followed.iter().copied().collect::<Vec<_>>() {
             let fetcher = self.by_key.get_mut(&key).and_then(|replica| replica.fetcher.as_mut());
             if let Some(fetcher) = fetcher
                 && matches!(fetcher.state, FetchState::InFlight { since, .. }
-                    if now.saturating_since(since) >= FETCH_TIMEOUT)
+                    if now.saturating_since(since) >= timeout)
             {
                 fetcher.state = FetchState::Due;
                 self.send_fetch(key, now);

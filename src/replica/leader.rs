@@ -177,7 +177,7 @@ impl Followers {
 impl Replica {
     /// What a follower says that it holds. (Kafka's `Partition.fetchRecords` and `updateFollowerFetchState`.)
     fn record_fetch(&mut self, fetch: &FollowerFetch, now: Instant) -> Result<Moved, ErrorCode> {
-        self.check_follower(fetch)?;
+        self.check_follower(fetch.replica, fetch.leader_epoch)?;
         if self.divergence(fetch.offset, fetch.last_fetched_epoch)?.is_some() {
             return Ok(Moved::default());
         }
@@ -199,16 +199,34 @@ impl Replica {
         Ok(Moved { high_watermark, low_watermark: self.low_watermark() > low_watermark, ..Moved::default() })
     }
 
-    /// Checks that a fetch comes from a follower of this leader, in the present epoch.
-    fn check_follower(&self, fetch: &FollowerFetch) -> Result<(), ErrorCode> {
-        self.check_leader(fetch.leader_epoch)?;
-        let known = self.followers.as_ref().and_then(|followers| followers.follower(fetch.replica));
+    /// Checks that a fetch comes from a follower of this leader, in the leader epoch that it knows (−1 for none).
+    ///
+    /// # Errors
+    /// Those of [`Replica::check_leader`]; UNKNOWN_LEADER_EPOCH, or NOT_LEADER_OR_FOLLOWER of a fetch without an epoch, if
+    /// there is no such follower.
+    pub fn check_follower(&self, replica: NodeId, leader_epoch: i32) -> Result<(), ErrorCode> {
+        self.check_leader(leader_epoch)?;
+        let known = self.followers.as_ref().and_then(|followers| followers.follower(replica));
         match known {
             Some(_) => Ok(()),
             // It may have learnt before this broker that it is a replica: it is to try again.
-            None if fetch.leader_epoch != -1 => Err(ErrorCode::UnknownLeaderEpoch),
+            None if leader_epoch != -1 => Err(ErrorCode::UnknownLeaderEpoch),
             None => Err(ErrorCode::NotLeaderOrFollower),
         }
+    }
+
+    /// The in-sync followers that a consumer could read from at `offset`, each with its log end and how long ago it last
+    /// had all that this leader had.
+    pub fn read_replicas(&self, offset: i64, now: Instant) -> impl Iterator<Item = (NodeId, i64, Duration)> {
+        let followers = self.followers.iter().flat_map(|followers| &followers.followers);
+        let has_it = move |follower: &&Follower| {
+            self.in_sync.contains(&follower.id)
+                && (follower.log_start_offset..=follower.log_end_offset).contains(&offset)
+        };
+        followers.filter(has_it).map(move |follower| {
+            let caught_up = follower.caught_up.unwrap_or(Instant::ZERO);
+            (follower.id, follower.log_end_offset, now.saturating_since(caught_up))
+        })
     }
 
     fn follower_mut(&mut self, id: NodeId) -> Option<&mut Follower> {
@@ -391,7 +409,7 @@ impl Replicas {
 }
 
 fn read(replica: &mut Replica, fetch: &FollowerFetch) -> Result<FollowerRecords, ErrorCode> {
-    replica.check_follower(fetch)?;
+    replica.check_follower(fetch.replica, fetch.leader_epoch)?;
     if let Some(end) = replica.divergence(fetch.offset, fetch.last_fetched_epoch)? {
         return Ok(FollowerRecords::Diverging { epoch: end.epoch, end_offset: end.end_offset });
     }

@@ -8,10 +8,14 @@
 //! Versions: 5 log start offset; 7 sessions (KIP-227); 9 leader epochs (KIP-320); 11 racks (KIP-392); 12 epochs of
 //! fetched records (KIP-595); 13 topic ids (KIP-516); 15 the follower's state (KIP-903); 16 new leaders (KIP-951).
 //!
-//! Not done: reading from followers, aborted transactions (there are no transactions yet).
+//! A consumer may read from a follower up to the high watermark that this knows, and is sent to one in its rack by the
+//! leader, if `replica.selector.class` says so (v11+).
+//!
+//! Not done: aborted transactions (there are no transactions yet).
 
 mod delayed;
 mod read;
+mod read_replica;
 mod reply;
 mod session;
 
@@ -29,11 +33,14 @@ use crate::base::{ErrorCode, TopicId};
 use crate::replica::Isolation;
 
 pub(crate) use delayed::FetchWait;
-use read::{FetchLimits, Target};
+use read::{FetchLimits, Reader, Target, note_follower};
 pub(crate) use reply::FetchReply;
 use reply::{PartitionReply, TopicReply};
 pub(crate) use session::FetchSessions;
 use session::{FetchKey, FetchSpec, SessionContext, SessionRequest, TopicKey};
+
+/// The replica id of those who aren't replicas.
+const CONSUMER: i32 = -1;
 
 pub(crate) struct Fetch;
 
@@ -42,6 +49,10 @@ pub(crate) struct Fetch;
 pub(crate) struct Request {
     /// −1 for a consumer.
     replica_id: i32,
+    /// A follower's broker epoch; −1 if it doesn't say (v15+).
+    replica_epoch: i64,
+    /// Where the consumer is (v11+). A consumer that is asked so may read from a follower.
+    rack: Option<Arc<str>>,
     max_wait_ms: i32,
     min_bytes: i32,
     max_bytes: i32,
@@ -78,6 +89,7 @@ impl Api for Fetch {
                     // Here, unlike in other APIs, any negative epoch is none.
                     current_leader_epoch: partition.current_leader_epoch.max(-1),
                     last_fetched_epoch: partition.last_fetched_epoch.max(-1),
+                    log_start_offset: partition.log_start_offset,
                 };
                 (FetchKey { topic: key.clone(), index: partition.partition }, spec)
             }));
@@ -90,6 +102,8 @@ impl Api for Fetch {
         }
         Ok(Request {
             replica_id: if version >= 15 { wire.replica_state.replica_id.0 } else { wire.replica_id.0 },
+            replica_epoch: if version >= 15 { wire.replica_state.replica_epoch } else { -1 },
+            rack: (version >= 11).then(|| Arc::from(wire.rack_id.as_str())),
             max_wait_ms: wire.max_wait_ms,
             min_bytes: wire.min_bytes,
             max_bytes: wire.max_bytes,
@@ -139,16 +153,20 @@ impl Api for Fetch {
             session,
             limits: FetchLimits {
                 isolation: match (request.replica_id, request.isolation_level) {
-                    (0.., _) => Isolation::LogEnd,
-                    (_, 1) => Isolation::LastStableOffset,
-                    _ => Isolation::HighWatermark,
+                    (CONSUMER, 1) => Isolation::LastStableOffset,
+                    (CONSUMER, _) => Isolation::HighWatermark,
+                    _ => Isolation::LogEnd,
                 },
-                from_replica: request.replica_id >= 0,
+                reader: Reader::new(request.replica_id, request.rack),
+                connection: context.caller.connection,
                 max_bytes: max_bytes.into(),
                 min_bytes: request.min_bytes.min(max_bytes),
             },
             targets,
         };
+        if let Reader::Replica(replica) = wait.limits.reader {
+            note_follower(&mut context.parts, &mut wait.targets, replica, request.replica_epoch);
+        }
         let read = wait.read(&context.parts);
         if request.max_wait_ms <= 0 || read.must_answer(&wait.limits) {
             return Answer::Ready(wait.answer(&mut context.parts, read));

@@ -1,20 +1,48 @@
 //! One round of reading all partitions of a fetch, within the limits of KIP-74.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::read_replica;
 use super::reply::PartitionReply;
 use super::session::{FetchKey, FetchSpec, TopicKey};
 use crate::api::context::Parts;
 use crate::api::partitions;
-use crate::base::{ErrorCode, PartitionKey, TopicId};
+use crate::base::{ConnectionId, ErrorCode, NodeId, PartitionKey, TopicId};
 use crate::log::{EpochEnd, OffsetPosition};
-use crate::replica::{Isolation, Replica};
+use crate::replica::{FollowerFetch, Isolation, Replica};
+
+/// Who fetches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// A consumer that knows of leaders alone.
+    OfLeaders,
+    /// A consumer that may read from followers, and is in this rack if that isn't empty (KIP-392).
+    OfReplicas {
+        /// Kafka's `client.rack`.
+        rack: Arc<str>,
+    },
+    /// A follower.
+    Replica(NodeId),
+}
+
+impl Reader {
+    pub(super) fn new(replica_id: i32, rack: Option<Arc<str>>) -> Reader {
+        match (replica_id, rack) {
+            (0.., _) => Reader::Replica(NodeId(replica_id)),
+            (_, Some(rack)) => Reader::OfReplicas { rack },
+            _ => Reader::OfLeaders,
+        }
+    }
+}
 
 /// What holds for all partitions of a fetch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FetchLimits {
     pub(super) isolation: Isolation,
-    pub(super) from_replica: bool,
+    pub(super) reader: Reader,
+    /// Where the answer goes.
+    pub(super) connection: ConnectionId,
     /// Negative if the client has sent it so: then the first partition with something to read fails, as in Kafka.
     pub(super) max_bytes: i64,
     pub(super) min_bytes: i32,
@@ -31,6 +59,8 @@ pub(super) struct Target {
     pub(super) partition: Result<PartitionKey, ErrorCode>,
     /// Where the fetch offset lay when the fetch began to wait.
     pub(super) start: Option<OffsetPosition>,
+    /// Why the leader doesn't take this fetch for its follower's.
+    refused: Option<ErrorCode>,
 }
 
 impl Target {
@@ -65,7 +95,7 @@ impl Target {
             }
             _ => Err(ErrorCode::UnknownTopicOrPartition),
         };
-        Target { key, spec, name, id, partition, start: None }
+        Target { key, spec, name, id, partition, start: None, refused: None }
     }
 }
 
@@ -101,7 +131,9 @@ pub(super) fn read_all(parts: &Parts<'_>, targets: &[Target], limits: &FetchLimi
         let most = left.min(target.spec.max_bytes.into());
         let row = read_one(parts, key, target, limits, most, read.bytes == 0);
         let (reply, start) = row.unwrap_or_else(|error| (PartitionReply::failed(key.index, error), None));
-        read.urgent |= reply.error.is_error() || reply.diverging_epoch.is_some();
+        read.urgent |= reply.error.is_error()
+            || reply.diverging_epoch.is_some()
+            || reply.preferred_read_replica.is_some();
         let bytes = reply.record_bytes();
         read.bytes += bytes;
         left = (left - bytes as i64).max(0);
@@ -119,6 +151,9 @@ fn read_one(
     min_one_batch: bool,
 ) -> Result<(PartitionReply, Option<OffsetPosition>), ErrorCode> {
     let replica = readable(parts, key, target, limits)?;
+    if let Some(error) = target.refused {
+        return Err(error);
+    }
     let spec = &target.spec;
     let log = replica.log();
     let mut reply = PartitionReply {
@@ -127,6 +162,13 @@ fn read_one(
         log_start_offset: log.log_start_offset(),
         ..PartitionReply::failed(key.index, ErrorCode::None)
     };
+    if let Reader::OfReplicas { rack } = &limits.reader
+        && let Some(better) =
+            read_replica::preferred(parts, replica, spec.fetch_offset, rack, limits.connection)
+    {
+        reply.preferred_read_replica = Some(better);
+        return Ok((reply, None));
+    }
     if let Some(end) = divergence(replica, spec)? {
         reply.diverging_epoch = Some((end.epoch, end.end_offset));
         return Ok((reply, None));
@@ -163,13 +205,42 @@ pub(super) fn readable<'a>(
     }
     let spec = &target.spec;
     let replica = partitions::replica(parts, key)?;
-    replica.check_leader(spec.current_leader_epoch)?;
-    if limits.from_replica {
-        // No partition has a second replica yet, so whoever says that it follows is not among the replicas.
-        let with_epoch = spec.current_leader_epoch != -1;
-        return Err(if with_epoch { ErrorCode::UnknownLeaderEpoch } else { ErrorCode::NotLeaderOrFollower });
+    match limits.reader {
+        Reader::OfLeaders => replica.check_leader(spec.current_leader_epoch)?,
+        Reader::OfReplicas { .. } => replica.check_epoch(spec.current_leader_epoch)?,
+        Reader::Replica(id) => replica.check_follower(id, spec.current_leader_epoch)?,
     }
     Ok(replica)
+}
+
+/// Notes what a follower says that it has, where this broker leads.
+pub(super) fn note_follower(
+    parts: &mut Parts<'_>,
+    targets: &mut [Target],
+    replica: NodeId,
+    broker_epoch: i64,
+) {
+    for target in targets {
+        let Ok(key) = target.partition else { continue };
+        let FetchSpec { fetch_offset, max_bytes, current_leader_epoch, last_fetched_epoch, log_start_offset } =
+            target.spec;
+        let fetch = FollowerFetch {
+            key,
+            replica,
+            broker_epoch,
+            leader_epoch: current_leader_epoch,
+            offset: fetch_offset,
+            last_fetched_epoch,
+            log_start_offset,
+            max_bytes: usize::try_from(max_bytes).unwrap_or(0),
+            max_wait: Duration::ZERO,
+            sequence: 0,
+        };
+        match parts.broker.replicas.record_follower_fetch(&fetch, parts.now) {
+            Ok(moved) => parts.broker.wake_moved(key, moved),
+            Err(error) => target.refused = Some(error),
+        }
+    }
 }
 
 /// Where the fetcher's log and this one part, if they do (KIP-595).
@@ -177,14 +248,5 @@ pub(super) fn readable<'a>(
 /// # Errors
 /// OFFSET_OUT_OF_RANGE if this log can't tell, or the offset is below its start.
 pub(super) fn divergence(replica: &Replica, spec: &FetchSpec) -> Result<Option<EpochEnd>, ErrorCode> {
-    if spec.last_fetched_epoch == -1 {
-        return Ok(None);
-    }
-    let log = replica.log();
-    let end = log.end_offset_for_epoch(spec.last_fetched_epoch);
-    if end.epoch < 0 || end.end_offset < 0 || spec.fetch_offset < log.log_start_offset() {
-        return Err(ErrorCode::OffsetOutOfRange);
-    }
-    let parts = end.epoch < spec.last_fetched_epoch || end.end_offset < spec.fetch_offset;
-    Ok(parts.then_some(end))
+    replica.divergence(spec.fetch_offset, spec.last_fetched_epoch)
 }

@@ -53,6 +53,8 @@ pub(crate) struct FetchSpec {
     pub(crate) current_leader_epoch: i32,
     /// The epoch of the last record that the fetcher has, −1 if it doesn't say.
     pub(crate) last_fetched_epoch: i32,
+    /// Where the fetcher's own log starts, if it is a follower.
+    pub(crate) log_start_offset: i64,
 }
 
 /// What a session remembers of a partition: the wish, and what was last told of it.
@@ -352,8 +354,13 @@ mod tests {
     }
 
     fn wanted(indexes: &[i32]) -> Vec<(FetchKey, FetchSpec)> {
-        let spec =
-            FetchSpec { fetch_offset: 0, max_bytes: 100, current_leader_epoch: -1, last_fetched_epoch: -1 };
+        let spec = FetchSpec {
+            fetch_offset: 0,
+            max_bytes: 100,
+            current_leader_epoch: -1,
+            last_fetched_epoch: -1,
+            log_start_offset: -1,
+        };
         indexes.iter().map(|index| (key(*index), spec)).collect()
     }
 

@@ -7,6 +7,7 @@ mod configs;
 mod consumer_groups;
 mod coordinators;
 mod fetching;
+mod followers;
 mod group_load;
 mod group_migration;
 mod groups;

@@ -3,6 +3,9 @@
 use super::key::Allowed::{Any, AtLeast, HostsAndPorts, ListOf, QuorumVoters};
 use super::tables::keys;
 
+/// The value of `replica.selector.class` that huld acts on: a consumer reads from a replica in its rack (KIP-392).
+pub const RACK_AWARE_SELECTOR: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
+
 keys! { CLUSTER_KEYS;
     "auto.leader.rebalance.enable": Boolean = Some("true"), Any, High, ReadOnly, Acts =>
         "Whether leadership goes back to preferred replicas by itself.";
@@ -79,25 +82,25 @@ keys! { CLUSTER_KEYS;
         "How many threads fetch from each other broker.";
     "process.roles": List = None, ListOf(&["broker", "controller"]), High, ReadOnly, Stored =>
         "What a process is: broker, controller or both; huld is always both.";
-    "replica.fetch.backoff.ms": Int = Some("1000"), AtLeast(0), Medium, ReadOnly, Stored =>
+    "replica.fetch.backoff.ms": Int = Some("1000"), AtLeast(0), Medium, ReadOnly, Acts =>
         "The pause after a follower's failed fetch.";
-    "replica.fetch.max.bytes": Int = Some("1048576"), AtLeast(0), Medium, ReadOnly, Stored =>
+    "replica.fetch.max.bytes": Int = Some("1048576"), AtLeast(0), Medium, ReadOnly, Acts =>
         "How much a follower asks of each partition.";
     "replica.fetch.min.bytes": Int = Some("1"), Any, High, ReadOnly, Stored =>
         "How much a follower's fetch waits for.";
-    "replica.fetch.response.max.bytes": Int = Some("10485760"), AtLeast(0), Medium, ReadOnly, Stored =>
+    "replica.fetch.response.max.bytes": Int = Some("10485760"), AtLeast(0), Medium, ReadOnly, Acts =>
         "The largest answer to a follower's fetch.";
-    "replica.fetch.wait.max.ms": Int = Some("500"), Any, High, ReadOnly, Stored =>
+    "replica.fetch.wait.max.ms": Int = Some("500"), Any, High, ReadOnly, Acts =>
         "How long a follower's fetch waits.";
     "replica.high.watermark.checkpoint.interval.ms": Long = Some("5000"), Any, High, ReadOnly, Stored =>
         "How often high watermarks are written.";
     "replica.lag.time.max.ms": Long = Some("30000"), Any, High, ReadOnly, Acts =>
         "How long a follower may lag before it leaves the in-sync replicas.";
-    "replica.selector.class": String = None, Any, Medium, ReadOnly, Stored =>
-        "What chooses the replica a consumer should read from.";
+    "replica.selector.class": String = None, Any, Medium, ReadOnly, Acts =>
+        "What chooses the replica a consumer should read from; all but Kafka's RackAwareReplicaSelector choose the leader.";
     "replica.socket.receive.buffer.bytes": Int = Some("65536"), Any, High, ReadOnly, Stored =>
         "The receive buffer of a follower's connection.";
-    "replica.socket.timeout.ms": Int = Some("30000"), Any, High, ReadOnly, Stored =>
+    "replica.socket.timeout.ms": Int = Some("30000"), Any, High, ReadOnly, Acts =>
         "How long a follower waits on its connection; at least replica.fetch.wait.max.ms.";
     "server.max.startup.time.ms": Long = Some("9223372036854775807"),
         AtLeast(0), Medium, ReadOnly, Stored, internal =>

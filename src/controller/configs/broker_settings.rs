@@ -117,6 +117,7 @@ part! {
         replica_fetch_response_max_bytes: u32 = "replica.fetch.response.max.bytes";
         replica_fetch_wait_max_ms: u32 = "replica.fetch.wait.max.ms";
         replica_fetch_backoff_ms: u32 = "replica.fetch.backoff.ms";
+        replica_socket_timeout_ms: u64 = "replica.socket.timeout.ms";
         /// None: consumers read from the leader.
         replica_selector_class: Option<String> = "replica.selector.class";
         auto_leader_rebalance_enable: bool = "auto.leader.rebalance.enable";

@@ -27,6 +27,7 @@ mod topic_keys;
 mod typed;
 mod value;
 
+pub use broker_cluster::RACK_AWARE_SELECTOR;
 pub use broker_settings::{
     BrokerSettings, ConsumerGroupSettings, GroupSettings, HuldSettings, NetworkSettings, OffsetSettings,
     ProducerSettings, ReplicationSettings, ShareGroupSettings, StreamsGroupSettings, TopicSettings,
