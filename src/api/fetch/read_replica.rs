@@ -24,7 +24,7 @@ pub(super) fn preferred(
     rack: &str,
     connection: ConnectionId,
 ) -> Option<NodeId> {
-    let selector = parts.controller.settings().replication.replica_selector_class.as_deref();
+    let selector = parts.settings().replication.replica_selector_class.as_deref();
     if selector != Some(RACK_AWARE_SELECTOR) || *replica.role() != Role::Leader || rack.is_empty() {
         return None;
     }

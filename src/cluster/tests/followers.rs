@@ -32,6 +32,7 @@ fn world(configs: &[(&str, &str)]) -> World {
             host: None,
             port: 9091 + id as u16,
         }],
+        configs: Overrides::default(),
     };
     let fixed = Overrides::parse(Resource::Broker, configs.iter().copied()).unwrap();
     let mut world = World::of(ClusterConfig {
