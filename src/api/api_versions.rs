@@ -79,6 +79,8 @@ struct Feature {
 
 /// Those of Kafka's features that clients may go by.
 const FEATURES: &[Feature] = &[
+    // Leaders from outside the ISR that have lost nothing (KIP-966).
+    Feature { name: "eligible.leader.replicas.version", min_level: 0, max_level: 1, level: 1 },
     // The consumer protocol (KIP-848).
     Feature { name: "group.version", min_level: 0, max_level: 1, level: 1 },
 ];

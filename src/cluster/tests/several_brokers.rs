@@ -9,7 +9,7 @@ use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsRe
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::metadata_response::MetadataResponsePartition;
 use kafka_protocol::messages::{
-    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, BrokerId,
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, ApiVersionsRequest, BrokerId,
     DescribeClusterRequest, DescribeConfigsRequest, DescribeTopicPartitionsRequest, ElectLeadersRequest,
     FindCoordinatorRequest, IncrementalAlterConfigsRequest, ListPartitionReassignmentsRequest,
     MetadataRequest, UnregisterBrokerRequest,
@@ -284,4 +284,22 @@ fn a_broker_has_configs_of_its_own_and_tells_of_them_alone() {
     assert_eq!(config(&mut world, 2, "2", threads).1, Some(("2".to_owned(), 2)));
     assert_eq!(config(&mut world, 1, "1", threads).1, Some(("3".to_owned(), 3)));
     assert_eq!(config(&mut world, 2, "", threads).1, Some(("3".to_owned(), 3)));
+}
+
+#[test]
+fn eligible_leaders_are_a_feature_that_clients_see() {
+    let mut world = World::new();
+    let client = world.connect();
+    let request = ApiVersionsRequest::default()
+        .with_client_software_name(text("tester"))
+        .with_client_software_version(text("1"));
+    let name = "eligible.leader.replicas.version";
+    for (version, least) in [(3, 1), (4, 0)] {
+        let response = world.ask(client, version, &request);
+        let supported = response.supported_features.iter().find(|feature| feature.name.as_str() == name);
+        let supported = supported.map(|feature| (feature.min_version, feature.max_version));
+        assert_eq!(supported, Some((least, 1)), "v{version}");
+        let finalized = response.finalized_features.iter().find(|feature| feature.name.as_str() == name);
+        assert_eq!(finalized.map(|feature| feature.max_version_level), Some(1));
+    }
 }

@@ -2,6 +2,7 @@
 //! ReplicationControlManagerTest, with the time as a value.
 
 mod brokers;
+mod creation;
 mod elections;
 mod histories;
 mod isrs;
