@@ -30,9 +30,10 @@ var saramaTests = []test{
 	{"sarama_long_poll_idle", saramaLongPollIdle},
 	{"sarama_long_poll_wakes", saramaLongPollWakes},
 	{"sarama_message_size", saramaMessageSize},
-	{"sarama_group_eager", func(t *T) { saramaRebalances(t, sarama.NewBalanceStrategyRange()) }},
-	{"sarama_group_eager_round_robin", func(t *T) { saramaRebalances(t, sarama.NewBalanceStrategyRoundRobin()) }},
-	{"sarama_group_eager_sticky", func(t *T) { saramaRebalances(t, sarama.NewBalanceStrategySticky()) }},
+	{"sarama_group_eager", func(t *T) { saramaRebalances(t, sarama.NewBalanceStrategyRange) }},
+	{"sarama_group_eager_round_robin", func(t *T) { saramaRebalances(t, sarama.NewBalanceStrategyRoundRobin) }},
+	{"sarama_group_eager_sticky", func(t *T) { saramaRebalances(t, sarama.NewBalanceStrategySticky) }},
+	{"sarama_group_cooperative", func(t *T) { saramaRebalances(t, sarama.NewBalanceStrategyCooperativeSticky) }},
 	{"sarama_group_manual_commit", saramaManualCommit},
 	{"sarama_group_automatic_commit", saramaAutomaticCommit},
 	{"sarama_group_static_member", saramaStaticMember},
@@ -325,7 +326,7 @@ func saramaMessageSize(t *T) {
 type saramaMember struct {
 	watched
 	mutex    sync.Mutex
-	assigned []int32
+	claimed  int // Partitions that are being consumed.
 	messages []*sarama.ConsumerMessage
 	session  sarama.ConsumerGroupSession
 	mark     bool
@@ -336,17 +337,28 @@ func (m *saramaMember) Setup(session sarama.ConsumerGroupSession) error {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	m.session = session
-	m.assigned = nil
-	for _, partitions := range session.Claims() {
-		m.assigned = partitions
-	}
 	m.changed()
 	return nil
 }
 
 func (m *saramaMember) Cleanup(sarama.ConsumerGroupSession) error { return nil }
 
+func (m *saramaMember) claim(more int) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.claimed += more
+	m.changed()
+}
+
+func (m *saramaMember) generation() int32 {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.session.GenerationID()
+}
+
 func (m *saramaMember) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	m.claim(1)
+	defer m.claim(-1)
 	for {
 		select {
 		case message, open := <-claim.Messages():
@@ -370,7 +382,7 @@ func (m *saramaMember) wait(t *T, what string, partitions, messages int) {
 	m.until(t, what, func() bool {
 		m.mutex.Lock()
 		defer m.mutex.Unlock()
-		return len(m.assigned) == partitions && len(m.messages) >= messages
+		return m.claimed == partitions && len(m.messages) >= messages
 	})
 }
 
@@ -394,14 +406,18 @@ func saramaJoin(t *T, group, topic string, config *sarama.Config) *saramaMember 
 	return member
 }
 
-func saramaRebalances(t *T, strategy sarama.BalanceStrategy) {
+func saramaRebalances(t *T, strategy func() sarama.BalanceStrategy) {
 	topic := saramaFilled(t, 4, 5)
 	group := topicName()
-	config := saramaConfig()
-	config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{strategy}
-	first := saramaJoin(t, group, topic, config)
+	// Each member has a strategy of its own, since some remember things.
+	config := func() *sarama.Config {
+		config := saramaConfig()
+		config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{strategy()}
+		return config
+	}
+	first := saramaJoin(t, group, topic, config())
 	first.wait(t, "alone", 4, 20)
-	second := saramaJoin(t, group, topic, config)
+	second := saramaJoin(t, group, topic, config())
 	second.wait(t, "second", 2, 0)
 	first.wait(t, "first", 2, 0)
 	second.close()
@@ -442,20 +458,32 @@ func saramaAutomaticCommit(t *T) {
 }
 
 // A static member is known by its instance, and removed by it.
+// saramaStaticMember lets a static member go and come back: it has its partition again, and the other one stays in its
+// generation.
 func saramaStaticMember(t *T) {
-	topic := saramaFilled(t, 1, 1)
+	topic := saramaFilled(t, 2, 1)
 	group := topicName()
-	config := saramaConfig()
-	config.Consumer.Group.InstanceId = "one"
-	saramaJoin(t, group, topic, config).wait(t, "first", 1, 1)
-	groups, err := saramaAdmin(t).DescribeConsumerGroups([]string{group})
-	t.ok(err, "describe")
-	for _, member := range groups[0].Members {
-		equal(t, "one", *member.GroupInstanceId, "instance")
+	named := func(instance string) *sarama.Config {
+		config := saramaConfig()
+		config.Consumer.Group.InstanceId = instance
+		return config
 	}
-	answer, err := saramaAdmin(t).RemoveMemberFromConsumerGroup(group, []string{"one"})
+	stays := saramaJoin(t, group, topic, named("stays"))
+	stays.wait(t, "alone", 2, 2)
+	goes := saramaJoin(t, group, topic, named("goes"))
+	goes.wait(t, "the one that goes", 1, 0)
+	stays.wait(t, "the one that stays", 1, 0)
+	before := stays.generation()
+	goes.close()
+	back := saramaJoin(t, group, topic, named("goes"))
+	back.wait(t, "the one that is back", 1, 1)
+	equal(t, before, stays.generation(), "generation of the one that stays")
+	equal(t, before, back.generation(), "generation of the one that is back")
+	back.close()
+	answer, err := saramaAdmin(t).RemoveMemberFromConsumerGroup(group, []string{"goes"})
 	t.ok(err, "remove")
 	equal(t, sarama.ErrNoError, answer.Err, "remove")
+	stays.wait(t, "alone again", 2, 2)
 }
 
 func saramaGroups(t *T) {
