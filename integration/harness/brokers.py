@@ -11,6 +11,9 @@ import subprocess
 import threading
 import time
 
+import kafka_cluster
+from kafka_cluster import free_ports
+
 READY_LIMIT_S = 60
 
 
@@ -31,21 +34,28 @@ class HuldTarget:
 
     def start(self, suite):
         """Starts the suite's broker."""
-        return SuitesHuld(self.binary, self.layout.logs / f"{suite}-huld.log")
+        return SuitesHuld(self.binary, self.layout.logs / f"{suite}-huld.log", set_all(QUICK))
+
+    def start_three(self, suite):
+        """Starts three brokers, in one process, that the suite may steer."""
+        arguments = ["--brokers", str(CLUSTER_SIZE), "--control", "127.0.0.1:0", *set_all(QUICK + CLUSTER_SETTINGS)]
+        return SuitesHuld(self.binary, self.layout.logs / f"{suite}-huld.log", arguments)
 
 
 class SuitesHuld:
     """One suite's huld: `variables` tell the suite where it is, `stop` must be called."""
 
-    def __init__(self, binary, log_path):
+    def __init__(self, binary, log_path, arguments):
         self.log_path = log_path
-        self.process, port = start_huld(binary, log_path, *set_all(QUICK))
+        self.process, ready = launch_huld(binary, log_path, *arguments)
         self.variables = {
-            "HULD_BOOTSTRAP": f"127.0.0.1:{port}",
+            "HULD_BOOTSTRAP": ",".join(ready.addresses),
             "HULD_TARGET": HuldTarget.name,
             "HULD_BIN": str(binary),
             "HULD_PID": str(self.process.pid),
         }
+        if ready.control:
+            self.variables["HULD_CONTROL"] = ready.control
 
     def stop(self):
         """Stops the broker; gives what was wrong with it, or None."""
@@ -78,36 +88,57 @@ class SharedBroker:
         return self.target.fault()
 
 
+class ReadyLines:
+    """What huld says of itself when it is ready."""
+
+    def __init__(self, brokers, has_control):
+        self.missing = brokers + brokers + has_control
+        self.addresses = []
+        self.control = None
+        self.complete = threading.Event()
+
+    def note(self, line):
+        listening = re.search(r"listening on \w+://(127\.0\.0\.1:\d+)", line)
+        control = re.search(r"control at (http://\S+)", line)
+        if listening:
+            self.addresses.append(listening.group(1))
+        if control:
+            self.control = control.group(1)
+        self.missing -= bool(listening) + bool(control) + ("Kafka Server started" in line)
+        if self.missing <= 0:
+            self.complete.set()
+
+
 def start_huld(binary, log_path, *arguments):
     """Starts `huld serve` on a free port and waits for its ready lines; gives (process, port)."""
+    process, ready = launch_huld(binary, log_path, *arguments)
+    return process, int(ready.addresses[0].rsplit(":", 1)[1])
+
+
+def launch_huld(binary, log_path, *arguments):
+    """Starts `huld serve` on free ports and waits for its ready lines; gives (process, ReadyLines)."""
     with open(log_path, "w") as log:
         process = subprocess.Popen([str(binary), "serve", "--port", "0", *arguments], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
-    found = {}
-    ready = threading.Event()
+    brokers = int(arguments[arguments.index("--brokers") + 1]) if "--brokers" in arguments else 1
+    ready = ReadyLines(brokers, "--control" in arguments)
 
     def read():
         for line in process.stdout:
-            listening = re.search(r"listening on \w+://127\.0\.0\.1:(\d+)", line)
-            if listening:
-                found["port"] = int(listening.group(1))
-            if "Kafka Server started" in line:
-                found["started"] = True
-            if len(found) == 2:
-                ready.set()
-        ready.set()
+            ready.note(line)
+        ready.complete.set()
 
     threading.Thread(target=read, daemon=True).start()
-    ready.wait(READY_LIMIT_S)
-    if len(found) < 2:
+    ready.complete.wait(READY_LIMIT_S)
+    if ready.missing > 0:
         process.kill()
         process.wait()
-        raise RuntimeError(f"huld printed no ready lines (saw {sorted(found)}), see {log_path}")
-    return process, found["port"]
+        raise RuntimeError(f"huld printed no ready lines ({ready.missing} are missing), see {log_path}")
+    return process, ready
 
 
 class KafkaTarget:
-    """One Apache Kafka broker (KRaft, in one process with its controller) for the whole run."""
+    """One Apache Kafka broker (KRaft, in one process with its controller) for all suites; the first one starts it."""
 
     name = "kafka"
 
@@ -115,8 +146,12 @@ class KafkaTarget:
         self.layout = layout
         self.home = layout.cache / f"kafka-{os.getpid()}"
         self.process = None
+        self.lock = threading.Lock()
 
     def __enter__(self):
+        return self
+
+    def launch(self):
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir(parents=True)
         self.port, controller_port = free_ports(2)
@@ -133,11 +168,9 @@ class KafkaTarget:
         deadline = time.monotonic() + READY_LIMIT_S
         while not accepts(self.port):
             if self.process.poll() is not None or time.monotonic() > deadline:
-                self.__exit__()
                 raise RuntimeError(f"Apache Kafka did not start, see {log.name}")
             time.sleep(0.1)  # Another program's start-up; it has no line to wait for when its logging is off.
         print(f"# Apache Kafka listens on port {self.port}", flush=True)
-        return self
 
     def __exit__(self, *_):
         if self.process is not None:
@@ -146,7 +179,13 @@ class KafkaTarget:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def start(self, suite):
+        with self.lock:
+            if self.process is None:
+                self.launch()
         return SharedBroker(self, f"127.0.0.1:{self.port}")
+
+    def start_three(self, suite):
+        return kafka_cluster.KafkaCluster(self.layout, self.layout.logs / f"{suite}-kafka", CLUSTER_SIZE, CLUSTER_SETTINGS)
 
     def fault(self):
         code = self.process.poll()
@@ -170,19 +209,11 @@ class RunningTarget:
     def start(self, suite):
         return SharedBroker(self, self.address)
 
+    def start_three(self, suite):
+        raise RuntimeError("it needs brokers that it can stop: run it against huld or kafka")
+
     def fault(self):
         return None
-
-
-def free_ports(count):
-    # All are held until the last is drawn, so that no port comes twice.
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def accepts(port):
@@ -192,6 +223,18 @@ def accepts(port):
     except OSError:
         return False
 
+
+CLUSTER_SIZE = 3
+# With these a broker that doesn't answer is given up within seconds, and all internal topics are on all brokers.
+CLUSTER_SETTINGS = [
+    "broker.heartbeat.interval.ms=1000",
+    "broker.session.timeout.ms=6000",
+    "replica.lag.time.max.ms=4000",
+    "default.replication.factor=3",
+    "offsets.topic.replication.factor=3",
+    "offsets.topic.num.partitions=5",
+    "group.initial.rebalance.delay.ms=0",
+]
 
 QUICK = [
     # Tests write records of years ago, which the first look at retention, 30 s after the start, would delete under them.

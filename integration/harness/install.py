@@ -33,7 +33,7 @@ class Layout:
 
 
 # What a suite needs before its own `install` runs.
-NEEDS = {"kcat": ["debian"], "tools": ["jars"], "java": ["jars"]}
+NEEDS = {"kcat": ["debian"], "tools": ["jars"], "java": ["jars"], "cluster": ["jars"]}
 
 
 def start(pool, layout, suites, kafka):

@@ -4,6 +4,8 @@
  * <p>With an argument, only the tests whose name contains it. Exits with 1 if a test failed.
  */
 public final class Main {
+  private static final long LIMIT_SECONDS = 60;
+
   private Main() {}
 
   public static void main(String[] arguments) throws Exception {
@@ -12,7 +14,7 @@ public final class Main {
       System.err.println("set HULD_BOOTSTRAP to the host:port of the broker to test");
       System.exit(2);
     }
-    Suite suite = new Suite();
+    Suite suite = new Suite(LIMIT_SECONDS);
     Broker broker = new Broker(bootstrap, "classic");
     AdminTests.addTo(suite, broker);
     ProducerTests.addTo(suite, broker);

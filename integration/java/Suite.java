@@ -7,9 +7,6 @@ import java.util.concurrent.TimeoutException;
 
 /** A list of named tests. Prints one line a test: `ok NAME`, `not ok NAME: reason` or `skip NAME: reason`. */
 final class Suite {
-  /** No test may take longer; one that does is reported and left behind. */
-  private static final long LIMIT_SECONDS = 60;
-
   interface Test {
     void run() throws Exception;
   }
@@ -26,6 +23,12 @@ final class Suite {
   private record Named(String name, Test test) {}
 
   private final List<Named> tests = new ArrayList<>();
+  private final long limitSeconds;
+
+  /** No test may take longer than the limit; one that does is reported and left behind. */
+  Suite(long limitSeconds) {
+    this.limitSeconds = limitSeconds;
+  }
 
   void test(String name, Test test) {
     tests.add(new Named(name, test));
@@ -59,7 +62,7 @@ final class Suite {
     return failed;
   }
 
-  private static String reasonOfFailure(Test test) {
+  private String reasonOfFailure(Test test) {
     FutureTask<Void> task = new FutureTask<>(() -> {
       test.run();
       return null;
@@ -68,10 +71,10 @@ final class Suite {
     thread.setDaemon(true);
     thread.start();
     try {
-      task.get(LIMIT_SECONDS, TimeUnit.SECONDS);
+      task.get(limitSeconds, TimeUnit.SECONDS);
       return null;
     } catch (TimeoutException late) {
-      StringBuilder where = new StringBuilder("not done after " + LIMIT_SECONDS + " s");
+      StringBuilder where = new StringBuilder("not done after " + limitSeconds + " s");
       for (StackTraceElement frame : thread.getStackTrace()) {
         if (frame.getFileName() != null && frame.getFileName().endsWith("Tests.java")) {
           where.append(", at ").append(frame);
