@@ -185,7 +185,8 @@ class KafkaTarget:
         return SharedBroker(self, f"127.0.0.1:{self.port}")
 
     def start_three(self, suite):
-        return kafka_cluster.KafkaCluster(self.layout, self.layout.logs / f"{suite}-kafka", CLUSTER_SIZE, CLUSTER_SETTINGS)
+        return kafka_cluster.KafkaCluster(self.layout, self.layout.logs / f"{suite}-kafka", CLUSTER_SIZE,
+                                          QUICK + CLUSTER_SETTINGS)
 
     def fault(self):
         code = self.process.poll()

@@ -26,7 +26,7 @@ public final class Main {
     Broker threaded = new Broker(bootstrap, "consumer");
     if (Broker.clientIsOfThree()) {
       suite.test("threaded_consumer", () -> {
-        throw new Suite.Skip("kafka-clients 3.9 has a preview of it, which fails with null pointers and sleeps too long");
+        throw new Suite.Skip("kafka-clients 3.9 has a preview of it, which fails with null pointers");
       });
     } else {
       ConsumerTests.addTo(suite, threaded, "_threaded");
