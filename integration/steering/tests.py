@@ -187,7 +187,7 @@ def high_watermark_stays():
         sender.send("t", b"first")
         wait = until(lambda: [wait for wait in huld.ask("GET", "/waits")["waits"] if wait["kind"] == "Produce"],
                      "the producer waits")[0]
-        equal((wait["waits_for"], wait["progress"]), ("t-0", "high watermark 0 of 1"))
+        equal((wait["waits_for"], wait["progress"]), ("t-0", "high watermark 0 of 1 (pinned)"))
         equal(sender.offsets, [], "reports")
         huld.ask("DELETE", "/partitions/t/0/pin")
         sender.delivered([0])

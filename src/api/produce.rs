@@ -266,6 +266,20 @@ enum State {
     Lost(ErrorCode),
 }
 
+/// How far a partition is on its way to be acknowledged, for people.
+fn progress(replica: &Replica, required: i64) -> String {
+    let mut progress = format!("high watermark {} of {required}", replica.high_watermark());
+    let missing = replica.in_sync_without(required);
+    if !missing.is_empty() {
+        let ids: Vec<String> = missing.iter().map(|id| id.0.to_string()).collect();
+        progress += &format!(" (in sync but behind: {})", ids.join(" "));
+    }
+    if replica.is_pinned() {
+        progress += " (pinned)";
+    }
+    progress
+}
+
 /// Why a partition's records were not appended.
 #[derive(Clone, Debug)]
 struct Failure {
@@ -330,10 +344,10 @@ impl ProduceWait {
         for (key, required) in self.pending() {
             let replica = partitions::replica(parts, key);
             let topic = replica.as_ref().map_or("?", |replica| &**replica.topic());
-            let high_watermark = replica.as_ref().map_or(-1, |replica| replica.high_watermark());
             let separator = if description.waits_for.is_empty() { "" } else { ", " };
             description.waits_for += &format!("{separator}{topic}-{}", key.index);
-            description.progress += &format!("{separator}high watermark {high_watermark} of {required}");
+            let progress = replica.map_or_else(|_| "led elsewhere".to_owned(), |one| progress(one, required));
+            description.progress += &format!("{separator}{progress}");
         }
         description
     }

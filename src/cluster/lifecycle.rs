@@ -51,7 +51,10 @@ impl Cluster {
         let identity = Identity { epoch: None, incarnation: self.added << 16 };
         self.controller.start_with(config.id, &config.configs).map_err(ControllerError::from)?;
         let settings = self.controller.settings_of(config.id);
-        let node = Node::new(&config, settings, &self.entropy, identity, self.controller.brokers(), now);
+        let mut node = Node::new(&config, settings, &self.entropy, identity, self.controller.brokers(), now);
+        for key in self.faults.pinned() {
+            node.broker.replicas.pin_high_watermark(*key, true, now);
+        }
         self.nodes.push(node);
         let (_, mut parts, ..) = self.lend(self.nodes.len() - 1, now);
         let NodeConfig { id, rack, endpoints, .. } = config;

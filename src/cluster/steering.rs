@@ -128,7 +128,11 @@ impl Cluster {
     ) -> Result<(), CommandError> {
         let key = self.partition_key(topic, index)?;
         let topics = self.controller.topics();
-        self.faults.forget_pins(|key| topics.by_id(key.topic).is_none());
+        for gone in self.faults.forget_pins(|key| topics.by_id(key.topic).is_none()) {
+            for node in &mut self.nodes {
+                node.broker.replicas.pin_high_watermark(gone, false, now);
+            }
+        }
         self.faults.pin(key, pinned);
         for at in 0..self.nodes.len() {
             let (_, parts, ..) = self.lend(at, now);

@@ -278,9 +278,12 @@ impl Faults {
         }
     }
 
-    /// Forgets partitions that are gone, so that there are never more than the cluster has.
-    pub fn forget_pins(&mut self, is_gone: impl Fn(PartitionKey) -> bool) {
-        self.pinned.retain(|key| !is_gone(*key));
+    /// Forgets partitions that are gone, so that there are never more than the cluster has; returns them.
+    pub fn forget_pins(&mut self, is_gone: impl Fn(PartitionKey) -> bool) -> Vec<PartitionKey> {
+        let (gone, there) =
+            std::mem::take(&mut self.pinned).into_iter().partition::<BTreeSet<_>, _>(|key| is_gone(*key));
+        self.pinned = there;
+        gone.into_iter().collect()
     }
 
     /// The partitions whose high watermark stays where it is.

@@ -229,6 +229,15 @@ impl Replica {
         })
     }
 
+    /// The in-sync replicas that don't have all records below `offset` yet, as far as this leader knows.
+    pub fn in_sync_without(&self, offset: i64) -> Vec<NodeId> {
+        let has_it = |id: NodeId| match self.followers.as_ref().and_then(|followers| followers.follower(id)) {
+            Some(follower) => follower.log_end_offset >= offset,
+            None => self.log.log_end_offset() >= offset,
+        };
+        self.in_sync.iter().copied().filter(|id| !has_it(*id)).collect()
+    }
+
     fn follower_mut(&mut self, id: NodeId) -> Option<&mut Follower> {
         self.followers.as_mut()?.followers.iter_mut().find(|follower| follower.id == id)
     }

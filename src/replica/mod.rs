@@ -270,7 +270,6 @@ impl Replicas {
         self.retention.forget(key);
         self.compaction.forget(key);
         self.with_producers.remove(&key);
-        self.pinned.remove(&key);
         self.led_with_followers.remove(&key);
         self.followed.remove(&key);
         replica.log.truncate_fully_and_start_at(0, pool);

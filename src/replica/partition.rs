@@ -85,6 +85,11 @@ impl Replica {
         &self.role
     }
 
+    /// Whether a user keeps the high watermark where it is.
+    pub fn is_pinned(&self) -> bool {
+        self.pinned
+    }
+
     /// The leader's epoch.
     pub fn leader_epoch(&self) -> i32 {
         self.leader_epoch

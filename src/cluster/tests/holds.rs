@@ -388,3 +388,36 @@ fn what_is_let_go_on_a_frozen_broker_goes_on_once_it_is_thawed() {
     assert!(world.received::<ProduceRequest>(writer, PRODUCE).is_some());
     assert!(world.received::<FetchRequest>(reader, FETCH).is_some());
 }
+
+#[test]
+fn who_waits_for_replicas_says_which_are_behind() {
+    let mut world = World::of_brokers(3, &[]);
+    world.create_replicated("t", &[1, 2, 3], &[]);
+    let writer = world.connect();
+    for broker in [2, 3] {
+        world.command(Command::FreezeBroker(NodeId(broker))).unwrap();
+    }
+    world.send(writer, PRODUCE, &produce("t", 0, batch(&["a"], 1), -1));
+    let waits = world.cluster.waits(world.now());
+    let wait = waits.iter().find(|wait| wait.kind == Kind::Produce).unwrap();
+    assert_eq!(wait.description.waits_for, "t-0");
+    assert_eq!(wait.description.progress, "high watermark 0 of 1 (in sync but behind: 2 3)");
+}
+
+#[test]
+fn a_pinned_high_watermark_stays_when_the_leader_changes() {
+    let mut world = World::of_brokers(3, &[]);
+    world.create_replicated("t", &[1, 2, 3], &[]);
+    let pin = |pinned| Command::PinHighWatermark { topic: "t".to_owned(), index: 0, pinned };
+    world.command(pin(true)).unwrap();
+    let writer = world.connect();
+    world.send(writer, PRODUCE, &produce("t", 0, batch(&["a"], 1), 1));
+    world.command(Command::StopBroker(NodeId(1))).unwrap();
+    let leader = world.partition("t").leader.unwrap().0;
+    assert_ne!(leader, 1);
+    world.advance(Duration::from_secs(2));
+    assert_eq!(world.offsets("t", leader), (1, 0), "the new leader has the record, and may not show it");
+    world.command(pin(false)).unwrap();
+    world.advance(Duration::from_secs(1));
+    assert_eq!(world.offsets("t", leader), (1, 1));
+}
