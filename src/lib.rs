@@ -65,7 +65,7 @@
 //! | [`purgatory`] | where requests wait, by keys and deadline; generic, knows nothing of Kafka's messages |
 //! | [`controller`] | topics, partitions, leaders, broker registrations, and every config key |
 //! | [`replica`] | what one broker holds: logs, its role in each, high watermarks, in-sync replicas |
-//! | [`coordinator`] | groups and their offsets, event-sourced into `__consumer_offsets`; later transactions |
+//! | [`coordinator`] | groups, their offsets and transactions, event-sourced into `__consumer_offsets` and `__transaction_state` |
 //! | [`faults`] | what a user wants to go wrong: rules that hold requests, high watermarks that stay put; data and matching alone |
 //! | [`api`] | one file an API, the table of them, the way in (`prepare`) and out (`encode`) |
 //! | [`cluster`] | [`cluster::Cluster`]: the brokers, the links between them, what goes in and out |

@@ -28,10 +28,10 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
 /**
- * Counts words with Kafka Streams (at least once), twice under one application id, the second time without the first
- * one's files, so that its counts come from the changelog topic. Exits with 0 if all is as it should be.
+ * Counts words with Kafka Streams, three times under one application id, the second and third time without the files of
+ * the one before, so that its counts come from the changelog topic. Exits with 0 if all is as it should be.
  *
- * <p>Arguments: bootstrap servers, application id, folder for state.
+ * <p>Arguments: bootstrap servers, application id, folder for state, processing guarantee.
  */
 public final class WordCount {
   private static final int LIMIT_SECONDS = 30;
@@ -39,15 +39,17 @@ public final class WordCount {
   private final String bootstrap;
   private final String id;
   private final String folder;
+  private final String guarantee;
 
-  private WordCount(String bootstrap, String id, String folder) {
+  private WordCount(String bootstrap, String id, String folder, String guarantee) {
     this.bootstrap = bootstrap;
     this.id = id;
     this.folder = folder;
+    this.guarantee = guarantee;
   }
 
   public static void main(String[] arguments) throws Exception {
-    new WordCount(arguments[0], arguments[1], arguments[2]).run();
+    new WordCount(arguments[0], arguments[1], arguments[2], arguments[3]).run();
   }
 
   private String input() {
@@ -67,6 +69,8 @@ public final class WordCount {
       expect(counts, Map.of("all", 1L, "streams", 2L, "kafka", 3L, "hello", 1L, "summit", 1L));
       count("second", List.of("kafka again", "streams again"), counts);
       expect(counts, Map.of("kafka", 4L, "streams", 3L, "again", 2L, "hello", 1L));
+      count("third", List.of("kafka once more"), counts);
+      expect(counts, Map.of("kafka", 5L, "streams", 3L, "once", 1L, "hello", 1L));
       Set<String> topics = admin.listTopics().names().get();
       for (String internal : List.of("-counts-changelog", "-counts-repartition")) {
         check("there is no topic " + id + internal, topics.contains(id + internal));
@@ -116,7 +120,7 @@ public final class WordCount {
     settings.put(StreamsConfig.APPLICATION_ID_CONFIG, id);
     settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
     settings.put(StreamsConfig.STATE_DIR_CONFIG, folder + "/" + run);
-    settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.AT_LEAST_ONCE);
+    settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, guarantee);
     settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 2);
     settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
     settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
@@ -140,6 +144,7 @@ public final class WordCount {
   private KafkaConsumer<String, Long> reader() {
     Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", bootstrap));
     settings.put("auto.offset.reset", "earliest");
+    settings.put("isolation.level", "read_committed");
     KafkaConsumer<String, Long> reader = new KafkaConsumer<>(settings, new StringDeserializer(), new LongDeserializer());
     reader.assign(List.of(new TopicPartition(output(), 0)));
     return reader;

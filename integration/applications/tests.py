@@ -22,16 +22,25 @@ START_LIMIT_S = 60
 FOLLOW_UP_S = 20
 
 
-@test(limit_s=100)
-def streams_word_count():
-    """Two runs under one application id; the second one restores its state from the changelog topic."""
+def word_count(guarantee):
+    """Three runs under one application id; the later ones restore their state from the changelog topic."""
     with tempfile.TemporaryDirectory() as state:
-        command = [*JAVA, "-cp", f"{HOME}/classes:{HOME}/jars/*", "WordCount", BOOTSTRAP, topic_name(), state]
+        command = [*JAVA, "-cp", f"{HOME}/classes:{HOME}/jars/*", "WordCount", BOOTSTRAP, topic_name(), state, guarantee]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, stderr=subprocess.PIPE, text=True,
-                              timeout=90)
+                              timeout=140)
         print(done.stderr, file=sys.stderr)
         reason = next((line for line in done.stderr.splitlines() if "AssertionError" in line or "Exception" in line), "")
         equal(done.returncode, 0, f"exit code ({reason})")
+
+
+@test(limit_s=150)
+def streams_word_count():
+    word_count("at_least_once")
+
+
+@test(limit_s=150)
+def streams_word_count_exactly_once():
+    word_count("exactly_once_v2")
 
 
 class Worker:

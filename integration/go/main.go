@@ -30,7 +30,7 @@ func main() {
 	if len(os.Args) > 1 {
 		filter = os.Args[1]
 	}
-	tests := slices.Concat(adminTests, produceTests, consumeTests, longPollTests, groupTests,
+	tests := slices.Concat(adminTests, produceTests, consumeTests, longPollTests, groupTests, transactionTests,
 		rawVersionTests, rawTopicTests, rawOffsetTests, rawProduceTests, rawFetchTests)
 	if filter == "--session" {
 		// For integration/record.

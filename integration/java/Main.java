@@ -22,6 +22,7 @@ public final class Main {
     LongPollTests.addTo(suite, broker, "");
     GroupTests.addTo(suite, broker);
     ConsumerGroupTests.addTo(suite, broker);
+    TransactionTests.addTo(suite, broker);
     // The newer consumer has fetch code and threads of its own, so it goes through the same list.
     Broker threaded = new Broker(bootstrap, "consumer");
     if (Broker.clientIsOfThree()) {

@@ -671,4 +671,81 @@ def consumer_group_upgrade():
         poll_until(lambda: len(second.owned()) == 4, second)
 
 
+@contextmanager
+def transactional(transactional_id=None, **settings):
+    """A producer that may begin a transaction."""
+    sender = Delivered(**{"transactional.id": transactional_id or topic_name()}, **settings)
+    sender.producer.init_transactions(FOLLOW_UP_S)
+    yield sender
+    # What is open is given up as when the process ends.
+
+
+def committed(topic, count):
+    return [message.value() for message in read(topic, count, **{"isolation.level": "read_committed"})]
+
+
+@test
+def transaction_commit_and_abort():
+    topic = created()
+    expected = []
+    with transactional() as sender:
+        for number in range(12):
+            sender.producer.begin_transaction()
+            values = [f"{number}-{each}".encode() for each in range(3)]
+            for value in values:
+                sender.send(topic, value, partition=0)
+            if number % 3 == 1:
+                sender.flush()
+                sender.producer.abort_transaction(FOLLOW_UP_S)
+            else:
+                sender.producer.commit_transaction(FOLLOW_UP_S)
+                expected += values
+    equal(committed(topic, len(expected)), expected, "committed values")
+
+
+@test
+def transaction_fenced():
+    topic, transactional_id = created(), topic_name()
+    with transactional(transactional_id) as old:
+        old.producer.begin_transaction()
+        old.send(topic, b"old", partition=0)
+        old.flush()
+        with transactional(transactional_id) as young:
+            young.producer.begin_transaction()
+            young.send(topic, b"young", partition=0)
+            try:
+                old.producer.commit_transaction(FOLLOW_UP_S)
+            except KafkaException as error:
+                check(error.args[0].fatal() or error.args[0].txn_requires_abort(), f"the old producer got {error}")
+            else:
+                raise AssertionError("the old producer could commit")
+            young.producer.commit_transaction(FOLLOW_UP_S)
+    equal(committed(topic, 1), [b"young"], "committed values")
+
+
+@test(limit_s=60)
+def transaction_consume_transform_produce():
+    """Every other producer is dropped in the middle of its transaction; each record is read once all the same."""
+    source, target, group, transactional_id = filled(60), created(), topic_name(), topic_name()
+    done = run = 0
+    while done < 60:
+        with (transactional(transactional_id) as sender,
+              consumer(**{"group.id": group, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}) as reader):
+            position = reader.committed([TopicPartition(source, 0)], FOLLOW_UP_S)[0].offset
+            reader.assign([TopicPartition(source, 0, max(position, 0))])
+            messages = take(reader, min(10, 60 - done))
+            sender.producer.begin_transaction()
+            for message in messages:
+                sender.send(target, message.value() + b"!", partition=0)
+            offsets = [TopicPartition(source, 0, messages[-1].offset() + 1)]
+            sender.producer.send_offsets_to_transaction(offsets, reader.consumer_group_metadata(), FOLLOW_UP_S)
+            run += 1
+            if run % 2:
+                sender.flush()
+                continue
+            sender.producer.commit_transaction(FOLLOW_UP_S)
+            done += len(messages)
+    equal(committed(target, 60), [f"{number}!".encode() for number in range(60)], "values")
+
+
 tap.main()

@@ -13,6 +13,7 @@ use kafka_protocol::protocol::StrBytes;
 
 use super::{Advertised, Answer, Api, ApiEntry, Context, Refusal, TABLE, prepare::Preparation};
 use crate::base::ErrorCode;
+use crate::coordinator::TRANSACTION_VERSION;
 
 pub(crate) struct ApiVersions;
 
@@ -83,6 +84,8 @@ const FEATURES: &[Feature] = &[
     Feature { name: "eligible.leader.replicas.version", min_level: 0, max_level: 1, level: 1 },
     // The consumer protocol (KIP-848).
     Feature { name: "group.version", min_level: 0, max_level: 1, level: 1 },
+    // Transactions whose producer's epoch rises with each (KIP-890).
+    Feature { name: "transaction.version", min_level: 0, max_level: 2, level: TRANSACTION_VERSION },
 ];
 
 fn with_features(response: ApiVersionsResponse, version: i16) -> ApiVersionsResponse {

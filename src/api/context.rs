@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::Response;
 use super::fetch::FetchSessions;
+use super::inquiries::Inquiries;
 use super::membership::Membership;
 use super::peers::Outgoing;
 use super::telemetry::ClientTelemetry;
@@ -64,6 +65,8 @@ pub struct Broker {
     pub(crate) fetch_sessions: FetchSessions,
     pub(crate) coordinators: Coordinators,
     pub(crate) telemetry: ClientTelemetry,
+    /// What it has asked coordinators of transactions.
+    pub(crate) inquiries: Inquiries,
     /// Keys of what has changed since the purgatory was last woken.
     pub(crate) woken: Vec<Key>,
     pub(crate) membership: Membership,
@@ -94,6 +97,7 @@ impl Broker {
             woken: Vec::new(),
             outbox: Vec::new(),
             telemetry,
+            inquiries: Inquiries::default(),
             memory_logged: None,
         }
     }

@@ -1,6 +1,4 @@
 //! DescribeProducers (61), version 0: the idempotent and transactional producers that partitions remember (KIP-664).
-//!
-//! Not done: the coordinator's epoch is always −1, as for a producer that never ended a transaction.
 
 use kafka_protocol::messages::describe_producers_response::{
     PartitionResponse, ProducerState, TopicResponse,
@@ -60,7 +58,7 @@ fn producers(parts: &Parts<'_>, topic: &str, index: i32) -> Result<Vec<ProducerS
             .with_producer_epoch(i32::from(state.epoch))
             .with_last_sequence(state.last_sequence())
             .with_last_timestamp(state.last_timestamp_ms)
-            .with_coordinator_epoch(-1)
+            .with_coordinator_epoch(state.coordinator_epoch)
             .with_current_txn_start_offset(state.current_txn_first_offset.unwrap_or(-1))
     });
     Ok(rows.collect())

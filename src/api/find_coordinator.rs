@@ -7,8 +7,7 @@
 //! Versions: 1 has kinds of key; 4 several keys at once (KIP-699); 6 share groups (KIP-932), whose keys are
 //! `group:topic id:partition`.
 //!
-//! Not done: transactions, for which the first broker that lives is named though it doesn't serve their APIs yet; share
-//! groups, which are COORDINATOR_NOT_AVAILABLE.
+//! Not done: share groups, which are COORDINATOR_NOT_AVAILABLE.
 
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::{ApiKey, BrokerId, FindCoordinatorRequest, FindCoordinatorResponse};
@@ -65,7 +64,7 @@ impl Api for FindCoordinator {
         answer_once_applied(
             context,
             AUTO_CREATE_TIMEOUT_MS,
-            topic_names::CONSUMER_OFFSETS.to_owned(),
+            "coordinator's topic".to_owned(),
             AnyResponse::FindCoordinator(response),
             AnyResponse::FindCoordinator(timed_out),
         )
@@ -73,21 +72,22 @@ impl Api for FindCoordinator {
 }
 
 fn find(context: &mut Context<'_>, kind: i8, key: &str) -> Result<NodeId, ErrorCode> {
-    match kind {
-        GROUP => {}
-        TRANSACTION => {
-            return context.parts.controller.controller_id().ok_or(ErrorCode::CoordinatorNotAvailable);
-        }
+    let name = match kind {
+        GROUP => topic_names::CONSUMER_OFFSETS,
+        TRANSACTION => topic_names::TRANSACTION_STATE,
         SHARE if context.caller.version >= SHARE_FROM && is_share_key(key) => {
             return Err(ErrorCode::CoordinatorNotAvailable);
         }
         _ => return Err(ErrorCode::InvalidRequest),
-    }
+    };
     let controller = &mut context.parts.controller;
-    if controller.topics().by_name(topic_names::CONSUMER_OFFSETS).is_none() {
-        let configs = controller.offsets_topic_configs();
+    if controller.topics().by_name(name).is_none() {
+        let configs = match kind {
+            GROUP => controller.offsets_topic_configs(),
+            _ => controller.transaction_topic_configs(),
+        };
         let topic = NewTopic {
-            name: topic_names::CONSUMER_OFFSETS.to_owned(),
+            name: name.to_owned(),
             partitions: -1,
             replication_factor: -1,
             configs,
@@ -95,7 +95,7 @@ fn find(context: &mut Context<'_>, kind: i8, key: &str) -> Result<NodeId, ErrorC
         };
         controller.create_topic(topic, false).map_err(|_| ErrorCode::CoordinatorNotAvailable)?;
     }
-    let topic = controller.topics().by_name(topic_names::CONSUMER_OFFSETS);
+    let topic = controller.topics().by_name(name);
     let topic = topic.ok_or(ErrorCode::CoordinatorNotAvailable)?;
     let index = partition_for(key, topic.partitions.len() as i32);
     topic.partition(index).and_then(|partition| partition.leader).ok_or(ErrorCode::CoordinatorNotAvailable)

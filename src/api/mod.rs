@@ -7,6 +7,8 @@
 //! The table ([`TABLE`]) is declared once, by the `apis!` call in this file. Dispatch, the ApiVersions answer, names
 //! in logs and metrics, the README's table and the sweep tests come from it.
 
+mod add_offsets_to_txn;
+mod add_partitions_to_txn;
 mod alter_client_quotas;
 mod alter_configs;
 mod alter_partition_reassignments;
@@ -37,9 +39,11 @@ mod describe_log_dirs;
 mod describe_producers;
 mod describe_quorum;
 mod describe_topic_partitions;
+mod describe_transactions;
 mod describe_user_scram_credentials;
 mod elect_leaders;
 mod encode;
+mod end_txn;
 mod fetch;
 mod find_coordinator;
 mod follower_fetch;
@@ -49,12 +53,14 @@ mod heartbeat;
 mod held;
 mod incremental_alter_configs;
 mod init_producer_id;
+mod inquiries;
 mod join_group;
 mod leave_group;
 mod list_config_resources;
 mod list_groups;
 mod list_offsets;
 mod list_partition_reassignments;
+mod list_transactions;
 mod log_dir;
 mod membership;
 mod metadata;
@@ -67,15 +73,20 @@ mod partitions;
 mod peers;
 mod prepare;
 mod produce;
+mod produce_transactions;
 mod push_telemetry;
 mod seen_brokers;
 mod subjects;
 mod sync_group;
 mod telemetry;
 mod topic_changes;
+mod transaction_markers;
+mod transaction_waits;
+mod txn_offset_commit;
 mod unregister_broker;
 mod update_features;
 mod waits;
+mod write_txn_markers;
 
 use std::ops::RangeInclusive;
 
@@ -96,6 +107,7 @@ pub use prepare::{PrepareLimits, Prepared, Preparer, Refusal};
 pub(crate) use subjects::RequestSubject;
 pub(crate) use telemetry::ClientTelemetry;
 pub use telemetry::TelemetryCounts;
+pub(crate) use transaction_markers::send as send_markers;
 pub use waits::Kind;
 pub(crate) use waits::{Ending, Key, NOBODY, Operation, Wait};
 
@@ -310,6 +322,11 @@ apis! {
     DeleteRecords = delete_records::DeleteRecords,
     InitProducerId = init_producer_id::InitProducerId,
     OffsetForLeaderEpoch = offset_for_leader_epoch::OffsetForLeaderEpoch,
+    AddPartitionsToTxn = add_partitions_to_txn::AddPartitionsToTxn,
+    AddOffsetsToTxn = add_offsets_to_txn::AddOffsetsToTxn,
+    EndTxn = end_txn::EndTxn,
+    WriteTxnMarkers = write_txn_markers::WriteTxnMarkers,
+    TxnOffsetCommit = txn_offset_commit::TxnOffsetCommit,
     DescribeAcls = describe_acls::DescribeAcls,
     CreateAcls = create_acls::CreateAcls,
     DeleteAcls = delete_acls::DeleteAcls,
@@ -332,6 +349,8 @@ apis! {
     UpdateFeatures = update_features::UpdateFeatures,
     DescribeCluster = describe_cluster::DescribeCluster,
     DescribeProducers = describe_producers::DescribeProducers,
+    DescribeTransactions = describe_transactions::DescribeTransactions,
+    ListTransactions = list_transactions::ListTransactions,
     UnregisterBroker = unregister_broker::UnregisterBroker,
     ConsumerGroupHeartbeat = consumer_group_heartbeat::ConsumerGroupHeartbeat,
     ConsumerGroupDescribe = consumer_group_describe::ConsumerGroupDescribe,

@@ -71,6 +71,7 @@ fn commit(context: &Context<'_>, request: &OffsetCommitRequest) -> (Commit, Vec<
         knows_member_epochs: version >= 9,
         retention_ms: (version <= 4 && request.retention_time_ms >= 0).then_some(request.retention_time_ms),
         partitions: Vec::new(),
+        transaction: None,
     };
     let mut errors = Vec::new();
     for topic in &request.topics {

@@ -1,8 +1,8 @@
 //! OffsetFetch (9), versions 1–9: how far groups have read.
 //!
 //! A group or an offset that isn't there is offset −1 without an error. No topics, null, means all that the group has
-//! committed (v2+). Versions: 5 has leader epochs (KIP-320); 7 asks for stable offsets (KIP-447; all are, since there
-//! are no transactions yet); 8 several groups (KIP-709); 9 member epochs (KIP-848).
+//! committed (v2+). Versions: 5 has leader epochs (KIP-320); 7 asks for stable offsets (KIP-447):
+//! a partition for which a transaction that is open has committed is UNSTABLE_OFFSET_COMMIT then; 8 several groups (KIP-709); 9 member epochs (KIP-848).
 
 use kafka_protocol::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
 use kafka_protocol::messages::offset_fetch_response::{
@@ -13,6 +13,7 @@ use kafka_protocol::messages::{ApiKey, GroupId, OffsetFetchRequest, OffsetFetchR
 
 use super::subjects::NamesGroup;
 use super::{Answer, Api, Context, Refusal, names, prepare::Preparation};
+use crate::base::ErrorCode;
 use crate::coordinator::groups::GroupOffsets;
 use crate::coordinator::records::CommittedOffset;
 
@@ -51,7 +52,7 @@ impl Api for OffsetFetch {
 
     fn handle(context: &mut Context<'_>, request: OffsetFetchRequest) -> Answer<OffsetFetchResponse> {
         let version = context.caller.version;
-        let groups = request.groups.iter().map(|group| fetch(context, group));
+        let groups = request.groups.iter().map(|group| fetch(context, group, request.require_stable));
         let mut groups: Vec<OffsetFetchResponseGroup> = groups.collect();
         if version >= 8 {
             return Answer::Ready(OffsetFetchResponse::default().with_groups(groups));
@@ -73,7 +74,11 @@ impl Api for OffsetFetch {
     }
 }
 
-fn fetch(context: &Context<'_>, asked: &OffsetFetchRequestGroup) -> OffsetFetchResponseGroup {
+fn fetch(
+    context: &Context<'_>,
+    asked: &OffsetFetchRequestGroup,
+    require_stable: bool,
+) -> OffsetFetchResponseGroup {
     let response = OffsetFetchResponseGroup::default().with_group_id(GroupId(asked.group_id.0.clone()));
     let groups = match context.parts.broker.coordinators.groups_for(&asked.group_id) {
         Ok(groups) => groups,
@@ -97,10 +102,21 @@ fn fetch(context: &Context<'_>, asked: &OffsetFetchRequestGroup) -> OffsetFetchR
         return response.with_error_code(error.code());
     }
     let offsets = groups.offsets(&asked.group_id);
-    let topics = match &asked.topics {
+    let mut topics: Vec<OffsetFetchResponseTopics> = match &asked.topics {
         Some(topics) => topics.iter().map(|topic| some_of(offsets, topic)).collect(),
         None => offsets.map(all_of).unwrap_or_default(),
     };
+    if require_stable {
+        for topic in &mut topics {
+            let name = &topic.name;
+            for partition in &mut topic.partitions {
+                let index = partition.partition_index;
+                if groups.is_offset_pending(&asked.group_id, name, index) {
+                    *partition = row(index, None).with_error_code(ErrorCode::UnstableOffsetCommit.code());
+                }
+            }
+        }
+    }
     response.with_topics(topics)
 }
 

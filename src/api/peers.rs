@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use super::context::{Broker, Parts};
 use super::follower_fetch;
+use super::inquiries::{self, Inquiry, Outcomes};
+use super::transaction_markers;
 use super::waits::{Key, Wait};
 use crate::base::{ConnectionId, ErrorCode, NodeId};
 use crate::controller::{AlterPartition, Change, Heartbeat, HeartbeatReply, Partition, Registration};
+use crate::coordinator::transactions::{Markers, MarkersWritten};
 use crate::purgatory::Purgatory;
 use crate::replica::{FollowerFetch, FollowerFetched};
 
@@ -53,6 +56,14 @@ pub(crate) enum PeerMessage {
     FollowerFetch(Box<FollowerFetch>),
     /// To a follower: what it asked for.
     FollowerFetched(Box<FollowerFetched>),
+    /// From the coordinator of a transaction to the leader of partitions: end it there.
+    WriteMarkers(Markers),
+    /// From there to the coordinator: what has become of that.
+    MarkersWritten(MarkersWritten),
+    /// From the leader of partitions to the coordinator of a transaction, before it may begin there.
+    Inquiry(Inquiry),
+    /// From there to the leader.
+    Inquired { number: u64, outcomes: Outcomes },
 }
 
 impl PeerMessage {
@@ -60,6 +71,13 @@ impl PeerMessage {
     /// breaks; none if nobody waits for an answer.
     pub(crate) fn undelivered(&self, to: NodeId) -> Option<PeerMessage> {
         match self {
+            PeerMessage::WriteMarkers(markers) => {
+                Some(PeerMessage::MarkersWritten(transaction_markers::unsent(markers)))
+            }
+            PeerMessage::Inquiry(inquiry) => Some(PeerMessage::Inquired {
+                number: inquiry.number,
+                outcomes: Err(ErrorCode::CoordinatorNotAvailable),
+            }),
             PeerMessage::FollowerFetch(fetch) => {
                 Some(PeerMessage::FollowerFetched(Box::new(fetch.undelivered(to))))
             }
@@ -71,7 +89,9 @@ impl PeerMessage {
             | PeerMessage::HeartbeatAnswered(_)
             | PeerMessage::AlterPartition(_)
             | PeerMessage::PartitionAltered(..)
-            | PeerMessage::FollowerFetched(_) => None,
+            | PeerMessage::FollowerFetched(_)
+            | PeerMessage::MarkersWritten(_)
+            | PeerMessage::Inquired { .. } => None,
         }
     }
 }
@@ -123,6 +143,10 @@ pub(crate) fn handle(
             apply_all(parts, &changes);
             parts.broker.send(Party::Controller, PeerMessage::Applied { last });
         }
+        PeerMessage::WriteMarkers(markers) => transaction_markers::write(parts, purgatory, from, markers),
+        PeerMessage::MarkersWritten(written) => transaction_markers::take_outcomes(parts, &written),
+        PeerMessage::Inquiry(inquiry) => inquiries::handle(parts, purgatory, from, inquiry),
+        PeerMessage::Inquired { number, outcomes } => inquiries::answered(parts, number, outcomes),
         PeerMessage::Registered { epoch, last, changes } => {
             super::changes::drop_strays(parts, &changes);
             apply_all(parts, &changes);

@@ -5,12 +5,13 @@
 //! an error then closes the connection. Order of checks: `produce.md`, Kafka's `KafkaApis.handleProduceRequest`,
 //! `ReplicaManager.appendRecords`.
 //!
-//! Versions: 7 allows zstd (KIP-110); 8 tells which records were bad (KIP-467); 10 tells the new leader (KIP-951); 13
-//! names topics by id (KIP-516). Advertised from 0, since librdkafka up to 2.0 drops compression otherwise; 0 to 2
+//! Versions: 7 allows zstd (KIP-110); 8 tells which records were bad (KIP-467); 10 tells the new leader (KIP-951); 11
+//! TRANSACTION_ABORTABLE; 12 makes partitions part of the producer's transaction (KIP-890); 13 names topics by id
+//! (KIP-516). Advertised from 0, since librdkafka up to 2.0 drops compression otherwise; 0 to 2
 //! close the connection, as in Kafka 4.
 //!
-//! Not done: transactions; a transactional batch is INVALID_TXN_STATE, since no transaction is open. A request with
-//! null records, which Kafka never answers, is INVALID_RECORD.
+//! Not as in Kafka: a request with null records, which Kafka never answers, is INVALID_RECORD. With acks=0, the first batch
+//! of a transaction closes the connection.
 
 use std::sync::Arc;
 
@@ -25,13 +26,14 @@ use uuid::Uuid;
 
 use super::by_topic::by_topic;
 use super::context::Parts;
+use super::produce_transactions::{self, Asking, Begin};
 use super::subjects::NamesTopic;
 use super::waits::{Key, Operation, Wait};
 use super::{Answer, Api, Context, Refusal, names, partitions, prepare::Preparation};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::{ConnectionId, ErrorCode, PartitionKey, TopicId};
 use crate::controller::names as topic_names;
-use crate::log::AppendError;
+use crate::log::{AppendError, AppendOrigin};
 use crate::purgatory::Description;
 use crate::replica::Replica;
 use crate::wire::batch::{BatchView, Codec};
@@ -50,6 +52,7 @@ pub(crate) struct Produce;
 /// A Produce request whose batches have been looked at.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
+    pub(super) transactional_id: Option<Arc<str>>,
     acks: i16,
     timeout_ms: i32,
     partitions: Vec<RequestPartition>,
@@ -92,7 +95,8 @@ impl Api for Produce {
             RequestPartition { topic, topic_id: topic_id.into(), index, batch }
         });
         let partitions = partitions.collect();
-        Ok(Request { acks: wire.acks, timeout_ms: wire.timeout_ms, partitions })
+        let transactional_id = wire.transactional_id.map(|id| id.as_str().into());
+        Ok(Request { transactional_id, acks: wire.acks, timeout_ms: wire.timeout_ms, partitions })
     }
 
     fn handle(context: &mut Context<'_>, request: Request) -> Answer<ProduceResponse> {
@@ -101,11 +105,17 @@ impl Api for Produce {
         let admin = context.caller.client_id.as_deref() == Some(ADMIN_CLIENT);
         let mut wait = ProduceWait {
             version,
+            acks,
             connection: context.caller.connection,
             partitions: Vec::with_capacity(request.partitions.len()),
+            inquiry: None,
         };
+        let refusal = produce_transactions::refusal(&request);
         for partition in request.partitions {
-            let outcome = append(&mut context.parts, version, admin, acks, &partition);
+            let outcome = match refusal {
+                Some(error) => Outcome::Failed(Box::new(error.into())),
+                None => begin(&mut context.parts, version, admin, acks, &partition),
+            };
             wait.partitions.push(Partition {
                 topic: partition.topic.as_str().into(),
                 topic_id: partition.topic_id,
@@ -114,16 +124,14 @@ impl Api for Produce {
             });
         }
         if acks == 0 {
-            let failed = wait.partitions.iter().any(|one| matches!(one.outcome, Outcome::Failed(_)));
-            return if failed { Answer::Close("a Produce with acks=0 failed") } else { Answer::Silent };
+            let appended = wait.partitions.iter().all(|one| matches!(one.outcome, Outcome::Appended(_)));
+            return if appended { Answer::Silent } else { Answer::Close("a Produce with acks=0 failed") };
         }
-        if acks == 1 || is_planted(Bug::AcknowledgesTooEarly) {
-            wait.acknowledge_all();
-        }
+        wait.ask(&mut context.parts, request.transactional_id.as_ref());
         if let Some(response) = wait.try_complete(&mut context.parts) {
             return Answer::Ready(response);
         }
-        let keys: Vec<Key> = wait.pending().map(|(key, _)| Key::HighWatermark(key)).collect();
+        let keys: Vec<Key> = wait.keys().collect();
         let deadline = context.parts.now.instant.after_timeout_ms(request.timeout_ms);
         let wait = Wait::new(context.caller, Operation::Produce(Box::new(wait)));
         context.park(keys, deadline, wait);
@@ -131,26 +139,24 @@ impl Api for Produce {
     }
 }
 
-fn append(
+fn begin(
     parts: &mut Parts<'_>,
     version: i16,
     admin: bool,
     acks: i16,
     partition: &RequestPartition,
 ) -> Outcome {
-    match try_append(parts, version, admin, acks, partition) {
-        Ok(appended) => Outcome::Appended(appended),
-        Err(failure) => Outcome::Failed(Box::new(failure)),
-    }
+    let begun = try_begin(parts, version, admin, acks, partition);
+    begun.unwrap_or_else(|failure| Outcome::Failed(Box::new(failure)))
 }
 
-fn try_append(
+fn try_begin(
     parts: &mut Parts<'_>,
     version: i16,
     admin: bool,
     acks: i16,
     partition: &RequestPartition,
-) -> Result<AppendedPartition, Failure> {
+) -> Result<Outcome, Failure> {
     let key = if version >= 13 {
         partitions::key_by_id(parts, partition.topic_id, partition.index)?
     } else {
@@ -171,13 +177,18 @@ fn try_append(
     if acks == -1 && !replica.has_enough_in_sync() {
         return Err(ErrorCode::NotEnoughReplicas.into());
     }
-    append_to(parts, key, batch)
+    match produce_transactions::begin(parts, version, key, batch) {
+        Begin::Append(origin) => append_to(parts, key, batch, origin, acks).map(Outcome::Appended),
+        Begin::Ask(asking) => Ok(Outcome::Asking(asking)),
+    }
 }
 
 fn append_to(
     parts: &mut Parts<'_>,
     key: PartitionKey,
     batch: &CheckedBatch,
+    origin: AppendOrigin,
+    acks: i16,
 ) -> Result<AppendedPartition, Failure> {
     let replica = partitions::replica(parts, key)?;
     let log_start_offset = replica.log().log_start_offset();
@@ -188,10 +199,7 @@ fn append_to(
         let log_start_offset = if rejection.reports_log_start { log_start_offset } else { -1 };
         Failure { log_start_offset, ..rejection.into() }
     })?;
-    if batch.view().is_some_and(|view| view.is_transactional()) {
-        return Err(Failure { log_start_offset, ..ErrorCode::InvalidTxnState.into() });
-    }
-    let appended = parts.broker.replicas.append(key, parts.pool, &bytes, parts.now);
+    let appended = parts.broker.replicas.append(key, parts.pool, &bytes, origin, parts.now);
     let (appended, moved) = appended.ok_or(ErrorCode::NotLeaderOrFollower)?.map_err(|error| {
         if matches!(error, AppendError::Budget(_)) {
             parts.broker.log_memory_full(parts.now.instant, parts.pool);
@@ -211,8 +219,18 @@ fn append_to(
         required_offset: appended.last_offset + 1,
         log_append_time_ms: appended.log_append_time_ms,
         log_start_offset: appended.log_start_offset,
-        state: State::Pending,
+        state: match acks == 1 || is_planted(Bug::AcknowledgesTooEarly) {
+            true => State::Acknowledged,
+            false => State::Pending,
+        },
     })
+}
+
+impl Request {
+    /// The batches that have passed their checks.
+    pub(super) fn batches(&self) -> impl Iterator<Item = BatchView<'_>> {
+        self.partitions.iter().filter_map(|partition| partition.batch.as_ref().ok()?.view())
+    }
 }
 
 /// How many bytes of compressed batches a request brings; 0 if it can't be read.
@@ -229,8 +247,11 @@ pub(super) fn compressed_bytes(version: i16, body: Bytes) -> usize {
 #[derive(Clone, Debug)]
 pub(crate) struct ProduceWait {
     version: i16,
+    acks: i16,
     connection: ConnectionId,
     partitions: Vec<Partition>,
+    /// What the coordinator of the transaction is asked.
+    inquiry: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -243,6 +264,7 @@ struct Partition {
 
 #[derive(Clone, Debug)]
 enum Outcome {
+    Asking(Box<Asking>),
     Appended(AppendedPartition),
     Failed(Box<Failure>),
 }
@@ -282,9 +304,9 @@ fn progress(replica: &Replica, required: i64) -> String {
 
 /// Why a partition's records were not appended.
 #[derive(Clone, Debug)]
-struct Failure {
+pub(super) struct Failure {
     error: ErrorCode,
-    message: Option<String>,
+    pub(super) message: Option<String>,
     record_errors: Vec<(i32, Option<String>)>,
     log_start_offset: i64,
     /// The partition whose leader the client is to be told, since it came to the wrong broker.
@@ -308,12 +330,55 @@ impl From<Rejection> for Failure {
 }
 
 impl ProduceWait {
-    fn acknowledge_all(&mut self) {
-        for partition in &mut self.partitions {
-            if let Outcome::Appended(appended) = &mut partition.outcome {
-                appended.state = State::Acknowledged;
-            }
+    /// Asks the coordinator, if there is something to ask.
+    fn ask(&mut self, parts: &mut Parts<'_>, transactional_id: Option<&Arc<str>>) {
+        let mut producer = None;
+        let mut partitions = Vec::new();
+        for partition in &self.partitions {
+            let Outcome::Asking(asking) = &partition.outcome else { continue };
+            producer = Some(asking.producer);
+            let topic = parts.broker.replicas.replica(asking.key).map(|replica| replica.topic().clone());
+            partitions.push((topic.unwrap_or_default(), partition.index));
         }
+        if let Some(producer) = producer {
+            let ask = produce_transactions::ask;
+            self.inquiry = Some(ask(parts, self.version, transactional_id, producer, partitions));
+        }
+    }
+
+    /// Appends what the coordinator has been asked about, once it has answered.
+    fn hear(&mut self, parts: &mut Parts<'_>) {
+        let Some(number) = self.inquiry else { return };
+        let Some(outcomes) = parts.broker.inquiries.take(number) else { return };
+        self.inquiry = None;
+        let mut at = 0;
+        for partition in &mut self.partitions {
+            let Outcome::Asking(asking) = &partition.outcome else { continue };
+            let error = match &outcomes {
+                Ok(each) => each.get(at).copied().unwrap_or(ErrorCode::UnknownServerError),
+                Err(error) => *error,
+            };
+            at += 1;
+            let origin = AppendOrigin::VerifiedClient(Some(asking.guard));
+            let appended = match produce_transactions::told(self.version, error) {
+                Some(failure) => Err(failure),
+                None => append_to(parts, asking.key, &asking.batch, origin, self.acks),
+            };
+            partition.outcome = match appended {
+                Ok(appended) => Outcome::Appended(appended),
+                Err(failure) => Outcome::Failed(Box::new(failure)),
+            };
+        }
+    }
+
+    /// What lets this be tried again.
+    fn keys(&self) -> impl Iterator<Item = Key> {
+        let keys = self.partitions.iter().filter_map(|partition| match &partition.outcome {
+            Outcome::Asking(asking) => Some(asking.key),
+            Outcome::Appended(appended) if appended.state == State::Pending => Some(appended.key),
+            _ => None,
+        });
+        keys.map(Key::HighWatermark).chain(self.inquiry.map(Key::Inquiry))
     }
 
     fn pending(&self) -> impl Iterator<Item = (PartitionKey, i64)> {
@@ -326,6 +391,10 @@ impl ProduceWait {
     }
 
     pub(crate) fn try_complete(&mut self, parts: &mut Parts<'_>) -> Option<ProduceResponse> {
+        self.hear(parts);
+        if self.inquiry.is_some() {
+            return None;
+        }
         for partition in &mut self.partitions {
             let Outcome::Appended(appended) = &mut partition.outcome else { continue };
             if appended.state == State::Pending {
@@ -335,12 +404,21 @@ impl ProduceWait {
         self.pending().next().is_none().then(|| self.response(parts))
     }
 
+    /// The client is gone.
+    pub(crate) fn abandon(&self, parts: &mut Parts<'_>) {
+        self.inquiry.iter().for_each(|number| parts.broker.inquiries.forget(*number));
+    }
+
     pub(crate) fn expire(&mut self, parts: &mut Parts<'_>) -> ProduceResponse {
+        self.abandon(parts);
         self.response(parts)
     }
 
     pub(crate) fn describe(&self, parts: &Parts<'_>) -> Description {
         let mut description = Description::default();
+        if self.inquiry.is_some() {
+            description.waits_for = "the coordinator of its transaction".to_owned();
+        }
         for (key, required) in self.pending() {
             let replica = partitions::replica(parts, key);
             let topic = replica.as_ref().map_or("?", |replica| &**replica.topic());
@@ -391,6 +469,7 @@ impl ProduceWait {
                 State::Pending => Failure::from(ErrorCode::RequestTimedOut),
                 State::Lost(error) => Failure { leader_of: Some(appended.key), ..error.into() },
             },
+            Outcome::Asking(_) => Failure::from(ErrorCode::RequestTimedOut),
             Outcome::Failed(failure) => Failure::clone(failure),
         };
         self.failed_row(parts, row, failure, endpoints)

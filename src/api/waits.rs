@@ -6,12 +6,17 @@ use super::fetch::FetchWait;
 use super::follower_fetch::FollowerFetchWait;
 use super::group_waits::GroupWait;
 use super::held::HeldWait;
+use super::inquiries::InquiryWait;
 use super::peers::{Peer, PeerMessage};
 use super::produce::ProduceWait;
 use super::topic_changes::MetadataWait;
+use super::transaction_markers::MarkersWait;
+use super::transaction_waits::TransactionWait;
+use super::txn_offset_commit::TxnOffsetsWait;
 use super::{AnyResponse, Request, Response};
 use crate::base::{ConnectionId, NodeId, PartitionKey};
 use crate::coordinator::groups::TimerKind;
+use crate::coordinator::transactions::TransactionTimer;
 use crate::coordinator::{Ticket, TimerKey};
 use crate::faults::HoldId;
 use crate::purgatory::{self, Description, WaitKind, Waiting};
@@ -32,6 +37,8 @@ pub enum Key {
     MetadataApplied,
     /// A coordinator has answered a ticket.
     Ticket(Ticket),
+    /// The coordinator of a transaction has answered this broker's question with this number.
+    Inquiry(u64),
 }
 
 /// Kinds of wait.
@@ -49,6 +56,8 @@ pub enum Kind {
     Heartbeat,
     Held,
     FollowerFetch,
+    Transaction,
+    TransactionTimeout,
 }
 
 impl WaitKind for Kind {
@@ -64,6 +73,8 @@ impl WaitKind for Kind {
         Kind::Heartbeat,
         Kind::Held,
         Kind::FollowerFetch,
+        Kind::Transaction,
+        Kind::TransactionTimeout,
     ];
 
     fn index(self) -> usize {
@@ -83,6 +94,7 @@ impl WaitKind for Kind {
             Kind::Heartbeat => "Heartbeat",
             // Kafka has no such thing.
             Kind::Held => "Held",
+            Kind::Transaction | Kind::TransactionTimeout => "Transaction",
         }
     }
 }
@@ -105,6 +117,10 @@ pub(crate) enum Operation {
     Timer(Box<TimerKey>),
     Held(Box<HeldWait>),
     FollowerFetch(FollowerFetchWait),
+    Transaction(Box<TransactionWait>),
+    Markers(Box<MarkersWait>),
+    TxnOffsets(Box<TxnOffsetsWait>),
+    Inquiry(Box<InquiryWait>),
 }
 
 /// What comes of a wait that has ended.
@@ -127,8 +143,13 @@ impl Wait {
 
     /// A coordinator's timer, for which no client waits.
     pub(crate) fn timer(key: TimerKey) -> Self {
+        Wait::of_nobody(Operation::Timer(Box::new(key)))
+    }
+
+    /// Something for which no client waits.
+    pub(crate) fn of_nobody(operation: Operation) -> Self {
         let caller = Caller { connection: NOBODY, correlation_id: 0, version: 0, client_id: None };
-        Wait { caller, operation: Operation::Timer(Box::new(key)) }
+        Wait { caller, operation }
     }
 
     /// A follower's fetch, for which another broker waits.
@@ -139,8 +160,12 @@ impl Wait {
 
     /// The client is gone, and the wait has been taken out.
     pub(crate) fn abandon(&self, parts: &mut Parts<'_>) {
-        if let Operation::Group(wait) = &self.operation {
-            wait.abandon(parts);
+        match &self.operation {
+            Operation::Group(wait) => wait.abandon(parts),
+            Operation::Transaction(wait) => wait.abandon(parts),
+            Operation::TxnOffsets(wait) => wait.abandon(parts),
+            Operation::Produce(wait) => wait.abandon(parts),
+            _ => {}
         }
     }
 
@@ -148,6 +173,8 @@ impl Wait {
     pub(crate) fn undelivered(&self, asked: NodeId) -> Option<(Peer, PeerMessage)> {
         match &self.operation {
             Operation::FollowerFetch(wait) => Some(wait.undelivered(asked)),
+            Operation::Markers(wait) => wait.undelivered(),
+            Operation::Inquiry(wait) => Some(wait.undelivered()),
             _ => None,
         }
     }
@@ -184,9 +211,13 @@ impl Waiting for Wait {
             Operation::Timer(key) => match **key {
                 TimerKey::Group(_, TimerKind::Session(_)) => Kind::Heartbeat,
                 TimerKey::Group(..) => Kind::Rebalance,
+                TimerKey::Transaction(_, TransactionTimer::Timeout) => Kind::TransactionTimeout,
+                TimerKey::Transaction(_, TransactionTimer::Markers) => Kind::Transaction,
             },
             Operation::Held(_) => Kind::Held,
             Operation::FollowerFetch(_) => Kind::FollowerFetch,
+            Operation::TxnOffsets(_) => Kind::Commit,
+            Operation::Transaction(_) | Operation::Markers(_) | Operation::Inquiry(_) => Kind::Transaction,
         }
     }
 }
@@ -202,6 +233,13 @@ impl purgatory::Wait<Parts<'_>> for Wait {
             Operation::Metadata(wait) => wait.try_complete(parts),
             Operation::Group(wait) => wait.try_complete(parts),
             Operation::FollowerFetch(wait) => return wait.try_complete(parts).then_some(Ending::Nothing),
+            Operation::Transaction(wait) => wait.try_complete(parts),
+            Operation::TxnOffsets(wait) => wait.try_complete(parts).map(AnyResponse::TxnOffsetCommit),
+            Operation::Markers(wait) => {
+                let told = wait.try_complete(parts)?;
+                return Some(told.ending(|response| answer(&self.caller, response)));
+            }
+            Operation::Inquiry(wait) => return wait.try_complete(parts).map(|()| Ending::Nothing),
             Operation::Timer(_) | Operation::Held(_) => None,
         }?;
         Some(answer(&self.caller, response))
@@ -221,6 +259,15 @@ impl purgatory::Wait<Parts<'_>> for Wait {
                 return Ending::Nothing;
             }
             Operation::Held(wait) => return wait.let_go(caller),
+            Operation::Transaction(mut wait) => wait.expire(parts),
+            Operation::TxnOffsets(mut wait) => AnyResponse::TxnOffsetCommit(wait.expire(parts)),
+            Operation::Markers(mut wait) => {
+                return wait.expire(parts).ending(|response| answer(&caller, response));
+            }
+            Operation::Inquiry(wait) => {
+                wait.expire(parts);
+                return Ending::Nothing;
+            }
             Operation::FollowerFetch(wait) => {
                 wait.expire(parts);
                 return Ending::Nothing;
@@ -249,9 +296,20 @@ impl purgatory::Wait<Parts<'_>> for Wait {
                         TimerKind::Regexes => "regular expressions to be resolved".to_owned(),
                     },
                 },
+                TimerKey::Transaction(id, kind) => Description {
+                    waits_for: format!("transaction of {id}"),
+                    progress: match kind {
+                        TransactionTimer::Timeout => "its timeout".to_owned(),
+                        TransactionTimer::Markers => "markers to be written".to_owned(),
+                    },
+                },
             },
             Operation::Held(wait) => wait.describe(),
             Operation::FollowerFetch(wait) => wait.describe(parts),
+            Operation::Transaction(wait) => wait.describe(),
+            Operation::TxnOffsets(wait) => wait.describe(),
+            Operation::Markers(wait) => wait.describe(parts),
+            Operation::Inquiry(wait) => wait.describe(),
         }
     }
 }

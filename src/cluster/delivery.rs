@@ -100,7 +100,11 @@ impl Cluster {
             | PeerMessage::HeartbeatAnswered(_)
             | PeerMessage::PartitionAltered(..)
             | PeerMessage::FollowerFetch(_)
-            | PeerMessage::FollowerFetched(_) => return,
+            | PeerMessage::FollowerFetched(_)
+            | PeerMessage::WriteMarkers(_)
+            | PeerMessage::MarkersWritten(_)
+            | PeerMessage::Inquiry(_)
+            | PeerMessage::Inquired { .. } => return,
         };
         // What was decided goes first, as a broker hears of it from the log of decisions.
         self.send_changes(now);

@@ -452,6 +452,7 @@ impl Cluster {
         carry_out_timers(broker, purgatory, timers, now);
         broker.note_coordinators_work();
         let (purgatory, mut parts, replies, waits) = self.lend(at, now);
+        api::send_markers(&mut parts);
         let mut woken = std::mem::take(&mut parts.broker.woken);
         let busy = !woken.is_empty();
         for key in woken.drain(..) {

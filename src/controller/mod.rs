@@ -245,6 +245,19 @@ impl Controller {
         configs.map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).to_vec()
     }
 
+    /// The configs that `__transaction_state` is made with.
+    pub fn transaction_topic_configs(&self) -> Vec<(String, Option<String>)> {
+        let settings = &self.settings().transactions;
+        let configs = [
+            ("cleanup.policy", "compact".to_owned()),
+            ("compression.type", "uncompressed".to_owned()),
+            ("min.insync.replicas", settings.state_log_min_isr.to_string()),
+            ("segment.bytes", settings.state_log_segment_bytes.to_string()),
+            ("unclean.leader.election.enable", "false".to_owned()),
+        ];
+        configs.map(|(name, value)| (name.to_owned(), Some(value))).to_vec()
+    }
+
     fn decide(&mut self, change: Change) {
         self.last_change += 1;
         self.changes.push(change);

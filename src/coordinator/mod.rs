@@ -1,11 +1,13 @@
-//! The coordinators of one broker: a shard for each partition of `__consumer_offsets` that it leads.
+//! The coordinators of one broker: a shard for each partition of `__consumer_offsets` and `__transaction_state` that it
+//! leads.
 //!
-//! What they have in common is written once, in `runtime.rs`; what a shard of groups keeps is in [`groups`]. Requests that
-//! wait hold a [`Ticket`]; timers are a list of changes that the owner carries out. Knows no wire format and no
+//! What they have in common is written once, in `runtime.rs`; what a shard keeps is in [`groups`] and [`transactions`].
+//! Requests that wait hold a [`Ticket`]; timers are a list of changes that the owner carries out. Knows no wire format and no
 //! purgatory.
 
 pub mod groups;
 pub mod records;
+pub mod transactions;
 
 #[cfg(test)]
 mod from_kafka;
@@ -18,14 +20,22 @@ use crate::base::entropy::Entropy;
 use crate::base::{ErrorCode, Instant, Now, PartitionKey};
 use crate::controller::Controller;
 use crate::controller::configs::BrokerSettings;
-use crate::controller::names::CONSUMER_OFFSETS;
+use crate::controller::names::{CONSUMER_OFFSETS, TRANSACTION_STATE};
 use crate::log::ChunkPool;
 use crate::replica::Replicas;
 use groups::{
     Commit, Effects, GroupError, GroupReply, Groups, Heartbeat, HeartbeatReply, Join, JoinReply, Leaver,
     Outcome, Sync, SyncReply, TimerKind,
 };
+pub use runtime::InTransaction;
 use runtime::{Call, Runtime};
+use transactions::{
+    AddPartitions, End, Ended, Init, Markers, MarkersWritten, Producer, TransactionSettings,
+    TransactionTimer, Transactions,
+};
+
+/// The level of the feature `transaction.version`.
+pub const TRANSACTION_VERSION: i16 = 2;
 
 /// The names of the assignors that members of consumer groups may ask for, the default first.
 pub fn assignor_names(controller: &Controller) -> Vec<&'static str> {
@@ -37,6 +47,8 @@ pub fn assignor_names(controller: &Controller) -> Vec<&'static str> {
 pub enum CoordinatorKind {
     /// Of groups, in `__consumer_offsets`.
     Group,
+    /// Of transactions, in `__transaction_state`.
+    Transaction,
 }
 
 impl CoordinatorKind {
@@ -44,6 +56,7 @@ impl CoordinatorKind {
     pub fn of_topic(topic: &str) -> Option<Self> {
         match topic {
             CONSUMER_OFFSETS => Some(CoordinatorKind::Group),
+            TRANSACTION_STATE => Some(CoordinatorKind::Transaction),
             _ => None,
         }
     }
@@ -57,7 +70,7 @@ pub struct Ticket {
     serial: u64,
 }
 
-/// The broker's settings that groups need.
+/// The broker's settings that groups and transactions need.
 #[derive(Clone, Debug)]
 pub struct CoordinatorSettings {
     /// `offsets.topic.num.partitions`.
@@ -78,6 +91,8 @@ pub struct CoordinatorSettings {
     pub offsets_retention_ms: i64,
     /// `offsets.retention.check.interval.ms`.
     pub retention_check_interval_ms: i64,
+    /// Those of transactions.
+    pub transactions: TransactionSettings,
 }
 
 impl CoordinatorSettings {
@@ -94,6 +109,14 @@ impl CoordinatorSettings {
             offset_metadata_max_bytes: settings.offsets.metadata_max_bytes,
             offsets_retention_ms: millis(settings.offsets.retention_minutes.saturating_mul(60_000)),
             retention_check_interval_ms: millis(settings.offsets.retention_check_interval_ms),
+            transactions: TransactionSettings {
+                partitions: settings.transactions.state_log_num_partitions,
+                max_timeout_ms: settings.transactions.max_timeout_ms,
+                id_expiration_ms: millis(settings.transactions.id_expiration_ms),
+                remove_expired_interval_ms: millis(settings.transactions.remove_expired_interval_ms),
+                two_phase_commit: settings.transactions.two_phase_commit_enable,
+                version: TRANSACTION_VERSION,
+            },
         }
     }
 }
@@ -103,6 +126,8 @@ impl CoordinatorSettings {
 pub enum TimerKey {
     /// A group's.
     Group(Arc<str>, TimerKind),
+    /// A transactional id's.
+    Transaction(Arc<str>, TransactionTimer),
 }
 
 /// A timer to be set, set anew, or (without a deadline) cancelled.
@@ -132,6 +157,7 @@ pub struct Storage<'a> {
 pub struct Coordinators {
     settings: CoordinatorSettings,
     groups: Runtime<Groups>,
+    transactions: Runtime<Transactions>,
 }
 
 /// Java's `String.hashCode`.
@@ -149,7 +175,8 @@ pub fn partition_for(group: &str, partitions: i32) -> i32 {
 impl Coordinators {
     /// None yet.
     pub fn new(settings: CoordinatorSettings, entropy: Entropy) -> Self {
-        Coordinators { settings, groups: Runtime::new(entropy) }
+        let transactions = Runtime::new(entropy.clone());
+        Coordinators { settings, groups: Runtime::new(entropy), transactions }
     }
 
     /// The settings.
@@ -162,6 +189,7 @@ impl Coordinators {
         let mut call = Call { settings: &self.settings, storage };
         match kind {
             CoordinatorKind::Group => self.groups.load(&mut call, key),
+            CoordinatorKind::Transaction => self.transactions.load(&mut call, key),
         }
     }
 
@@ -169,6 +197,7 @@ impl Coordinators {
     pub fn unload(&mut self, kind: CoordinatorKind, key: PartitionKey) {
         match kind {
             CoordinatorKind::Group => self.groups.unload(key),
+            CoordinatorKind::Transaction => self.transactions.unload(key),
         }
     }
 
@@ -288,27 +317,138 @@ impl Coordinators {
         self.run(storage, group, |groups, effects| groups.delete(group, effects))
     }
 
+    /// The transactions of a shard.
+    ///
+    /// # Errors
+    /// NOT_COORDINATOR if this broker doesn't have it.
+    pub fn transactions_for(&self, id: &str) -> Result<&Transactions, ErrorCode> {
+        self.transactions.state_for(&self.settings, id)
+    }
+
+    /// The transactions of all shards.
+    pub fn all_transactions(&self) -> impl Iterator<Item = &Transactions> {
+        self.transactions.states()
+    }
+
+    /// InitProducerId with a transactional id.
+    ///
+    /// # Errors
+    /// As the transaction's state has them, or NOT_COORDINATOR.
+    pub fn init_producer(
+        &mut self,
+        storage: &mut Storage<'_>,
+        id: &Arc<str>,
+        init: Init,
+    ) -> Result<Ticket, ErrorCode> {
+        let init = init.checked(id, &self.settings.transactions)?;
+        let mut call = Call { settings: &self.settings, storage };
+        self.transactions.run(&mut call, id, |state, effects| state.init(id, init, effects))
+    }
+
+    /// AddPartitionsToTxn: the ticket of the write, if there is one.
+    ///
+    /// # Errors
+    /// For all partitions.
+    pub fn add_partitions(
+        &mut self,
+        storage: &mut Storage<'_>,
+        id: &Arc<str>,
+        add: AddPartitions,
+    ) -> Result<Option<Ticket>, ErrorCode> {
+        if id.is_empty() {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        let mut call = Call { settings: &self.settings, storage };
+        self.transactions.run(&mut call, id, |state, effects| state.add_partitions(id, add, effects))
+    }
+
+    /// EndTxn.
+    ///
+    /// # Errors
+    /// As the transaction's state has them, or NOT_COORDINATOR.
+    pub fn end_transaction(
+        &mut self,
+        storage: &mut Storage<'_>,
+        id: &Arc<str>,
+        end: End,
+    ) -> Result<Ended, ErrorCode> {
+        if id.is_empty() {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        let mut call = Call { settings: &self.settings, storage };
+        self.transactions.run(&mut call, id, |state, effects| state.end(id, end, effects))
+    }
+
+    /// Whether what was to be added to a transaction waits for it to settle.
+    pub fn is_queued(&self, id: &str, ticket: Ticket) -> bool {
+        self.transactions_for(id).is_ok_and(|transactions| transactions.is_queued(id, ticket))
+    }
+
+    /// Takes out what was to be added to a transaction and waits for it to settle. Returns whether it was there.
+    pub fn unqueue(&mut self, id: &str, ticket: Ticket) -> bool {
+        self.transactions.states_mut().any(|transactions| transactions.unqueue(id, ticket))
+    }
+
+    /// A marker was written into a partition: if it is one of `__consumer_offsets`, what was committed in the
+    /// producer's transaction counts, or is dropped.
+    pub fn end_offsets_transaction(
+        &mut self,
+        storage: &mut Storage<'_>,
+        key: PartitionKey,
+        producer_id: i64,
+        committed: bool,
+    ) {
+        let mut call = Call { settings: &self.settings, storage };
+        self.groups.end_transaction(&mut call, key, producer_id, committed);
+    }
+
+    /// What has become of a transaction's markers.
+    pub fn markers_written(&mut self, storage: &mut Storage<'_>, written: &MarkersWritten) {
+        let mut call = Call { settings: &self.settings, storage };
+        let noted = self.transactions.run(&mut call, &written.id, |state, effects| {
+            state.markers_written(written, effects);
+            Ok(())
+        });
+        // If this broker isn't the coordinator any more, another sends markers of its own.
+        let _: Result<(), ErrorCode> = noted;
+    }
+
+    /// Markers to be sent, since the last call.
+    pub fn take_markers(&mut self) -> Vec<Markers> {
+        std::mem::take(&mut self.transactions.messages)
+    }
+
+    /// What a producer is told under a ticket, if that has come.
+    pub fn take_producer(&mut self, ticket: Ticket) -> Option<Result<Producer, ErrorCode>> {
+        self.transactions.take_answer(ticket).map(|answer| answer.and_then(|reply| reply))
+    }
+
     /// A timer has fired.
     pub fn handle_timer(&mut self, storage: &mut Storage<'_>, key: &TimerKey) {
         let mut call = Call { settings: &self.settings, storage };
         match key {
             TimerKey::Group(id, kind) => self.groups.handle_timer(&mut call, id, kind),
+            TimerKey::Transaction(id, kind) => self.transactions.handle_timer(&mut call, id, kind),
         }
     }
 
     /// The high watermark of a partition has risen.
     pub fn committed(&mut self, storage: &mut Storage<'_>, key: PartitionKey) {
-        self.groups.committed(&mut Call { settings: &self.settings, storage }, key);
+        let mut call = Call { settings: &self.settings, storage };
+        self.groups.committed(&mut call, key);
+        self.transactions.committed(&mut call, key);
     }
 
     /// When [`Coordinators::clean_up`] must be called next.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.groups.next_timeout()
+        [self.groups.next_timeout(), self.transactions.next_timeout()].into_iter().flatten().min()
     }
 
-    /// Drops expired offsets and empty groups, if it is time to.
+    /// Drops expired offsets, empty groups and idle transactional ids, if it is time to.
     pub fn clean_up(&mut self, storage: &mut Storage<'_>, is_topic: impl Fn(&str) -> bool) {
-        self.groups.clean_up(&mut Call { settings: &self.settings, storage }, &is_topic);
+        let mut call = Call { settings: &self.settings, storage };
+        self.groups.clean_up(&mut call, &is_topic);
+        self.transactions.clean_up(&mut call, &is_topic);
     }
 
     /// A topic is gone, and what was committed for it with it.
@@ -326,12 +466,15 @@ impl Coordinators {
     pub fn forget(&mut self, ticket: Ticket) {
         match ticket.kind {
             CoordinatorKind::Group => self.groups.forget(ticket),
+            CoordinatorKind::Transaction => self.transactions.forget(ticket),
         }
     }
 
     /// Tickets that were answered since the last call.
     pub fn take_answered(&mut self) -> Vec<Ticket> {
-        std::mem::take(&mut self.groups.answered)
+        let mut answered = std::mem::take(&mut self.groups.answered);
+        answered.append(&mut self.transactions.answered);
+        answered
     }
 
     /// Timers to be set or cancelled since the last call, in this order.
@@ -341,12 +484,18 @@ impl Coordinators {
             key: TimerKey::Group(timer.id, timer.kind),
             deadline: timer.deadline,
         });
-        of_groups.collect()
+        let of_transactions = self.transactions.timers.drain(..).map(|timer| TimerChange {
+            key: TimerKey::Transaction(timer.id, timer.kind),
+            deadline: timer.deadline,
+        });
+        of_groups.chain(of_transactions).collect()
     }
 
     /// Partitions that were written to since the last call.
     pub fn take_written(&mut self) -> Vec<PartitionKey> {
-        std::mem::take(&mut self.groups.written)
+        let mut written = std::mem::take(&mut self.groups.written);
+        written.append(&mut self.transactions.written);
+        written
     }
 
     /// Runs a command on the group's shard.

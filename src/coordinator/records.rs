@@ -258,7 +258,7 @@ impl ClassicGroupValue {
     }
 }
 
-fn put_string(buffer: &mut BytesMut, text: &str) {
+pub(super) fn put_string(buffer: &mut BytesMut, text: &str) {
     // Every string here came in with a 16-bit length, or is shorter by far.
     buffer.put_u16(text.len() as u16);
     buffer.put_slice(text.as_bytes());
@@ -276,7 +276,7 @@ fn put_bytes(buffer: &mut BytesMut, bytes: &[u8]) {
     buffer.put_slice(bytes);
 }
 
-fn take_string(bytes: &mut &[u8]) -> Option<Arc<str>> {
+pub(super) fn take_string(bytes: &mut &[u8]) -> Option<Arc<str>> {
     take_nullable(bytes)?
 }
 
@@ -290,13 +290,13 @@ fn take_nullable(bytes: &mut &[u8]) -> Option<Option<Arc<str>>> {
     take_text(bytes, length as usize).map(Some)
 }
 
-fn take_text(bytes: &mut &[u8], length: usize) -> Option<Arc<str>> {
+pub(super) fn take_text(bytes: &mut &[u8], length: usize) -> Option<Arc<str>> {
     let (text, rest) = bytes.split_at_checked(length)?;
     *bytes = rest;
     Some(std::str::from_utf8(text).ok()?.into())
 }
 
-fn put_varint(buffer: &mut BytesMut, mut value: u32) {
+pub(super) fn put_varint(buffer: &mut BytesMut, mut value: u32) {
     while value >= 0x80 {
         buffer.put_u8(value as u8 | 0x80);
         value >>= 7;
@@ -304,7 +304,7 @@ fn put_varint(buffer: &mut BytesMut, mut value: u32) {
     buffer.put_u8(value as u8);
 }
 
-fn take_varint(bytes: &mut &[u8]) -> Option<u32> {
+pub(super) fn take_varint(bytes: &mut &[u8]) -> Option<u32> {
     let mut value = 0_u32;
     for shift in (0..35).step_by(7) {
         let byte = bytes.try_get_u8().ok()?;

@@ -14,14 +14,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
+use super::transactions::Producer;
 use super::{CoordinatorKind, CoordinatorSettings, Storage, Ticket, partition_for};
 use crate::base::entropy::Entropy;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::{ErrorCode, Instant, Now, PartitionKey, WallTime};
 use crate::controller::Controller;
+use crate::log::{AppendOrigin, VerificationGuard};
 use crate::replica::Replica;
 use crate::wire::batch::{BatchView, Codec, HEADER_LEN};
 use crate::wire::compression::{CompressError, decompress};
+use crate::wire::marker::Marker;
 use crate::wire::records::{BatchBuilder, BatchHeader, RecordIter};
 
 /// How long after a failed write a timer fires again (Kafka's `CoordinatorTimer` has the same pause).
@@ -49,9 +52,15 @@ pub(super) trait ShardState: Clone + Debug + Default {
     type TimerKind: Clone + Debug + PartialEq + Eq + Hash;
     /// What the shard itself does once a write is committed, or has failed.
     type FollowUp: Clone + Debug;
+    /// What the shard tells other brokers.
+    type Message: Clone + Debug;
 
     /// Whose tickets these are.
     const KIND: CoordinatorKind;
+
+    /// Whether the shard is told of writes that aren't committed in time that they have failed, though they may be
+    /// committed later. If not, it is told nothing until they are.
+    const WRITES_EXPIRE: bool = true;
 
     /// How many partitions the topic has.
     fn partitions(settings: &CoordinatorSettings) -> i32;
@@ -65,6 +74,9 @@ pub(super) trait ShardState: Clone + Debug + Default {
     /// Takes on what a record says, be it loaded or just written. `producer_id` is that of the transaction that the
     /// record is part of.
     fn replay(&mut self, record: &Self::Record, producer_id: Option<i64>, now: Now);
+
+    /// A producer's transaction, in which records were written, has ended.
+    fn end_transaction(&mut self, _producer_id: i64, _committed: bool, _now: Now) {}
 
     /// Whether a record that this process writes is in the state before it is written.
     fn is_known(_record: &Self::Record) -> bool {
@@ -100,6 +112,15 @@ pub(super) trait ShardState: Clone + Debug + Default {
     ) -> Vec<Self::Record>;
 }
 
+/// The transaction that a write is part of.
+#[derive(Clone, Copy, Debug)]
+pub struct InTransaction {
+    /// Whose it is.
+    pub producer: Producer,
+    /// Shows that the transaction's coordinator was asked, if the transaction isn't open in the partition.
+    pub guard: Option<VerificationGuard>,
+}
+
 /// Records to write together, and what follows once they are committed. With no records, what follows waits for what was
 /// written before.
 #[derive(Clone, Debug)]
@@ -126,6 +147,8 @@ pub(super) struct Effects<'a, S: ShardState> {
     /// What there is in the cluster: topics, configs.
     pub(super) controller: &'a Controller,
     pub(super) entropy: &'a mut Entropy,
+    /// The epoch in which this broker leads the shard's partition.
+    pub(super) leader_epoch: i32,
     /// The group or transactional id that the command is about, to which timers belong.
     id: Arc<str>,
     has_uncommitted: bool,
@@ -133,7 +156,8 @@ pub(super) struct Effects<'a, S: ShardState> {
     answers: Vec<(Ticket, Result<S::Reply, ErrorCode>)>,
     /// Milliseconds from now; none to cancel.
     timers: Vec<(Arc<str>, S::TimerKind, Option<i64>)>,
-    writes: Vec<Write<S>>,
+    writes: Vec<(Write<S>, Option<InTransaction>)>,
+    messages: Vec<S::Message>,
 }
 
 impl<S: ShardState> Effects<'_, S> {
@@ -169,7 +193,16 @@ impl<S: ShardState> Effects<'_, S> {
     }
 
     pub(super) fn write(&mut self, write: Write<S>) {
-        self.writes.push(write);
+        self.writes.push((write, None));
+    }
+
+    /// Writes something that counts once a producer's transaction is committed.
+    pub(super) fn write_in_transaction(&mut self, write: Write<S>, transaction: InTransaction) {
+        self.writes.push((write, Some(transaction)));
+    }
+
+    pub(super) fn send(&mut self, message: S::Message) {
+        self.messages.push(message);
     }
 }
 
@@ -229,6 +262,8 @@ pub(super) struct Runtime<S: ShardState> {
     failed_writes: u64,
     /// Partitions that were written to.
     pub(super) written: Vec<PartitionKey>,
+    /// What is to be told to other brokers, in this order.
+    pub(super) messages: Vec<S::Message>,
 }
 
 /// The settings and storage of a call.
@@ -250,6 +285,7 @@ impl<S: ShardState> Runtime<S> {
             write_deadline: None,
             failed_writes: 0,
             written: Vec::new(),
+            messages: Vec::new(),
         }
     }
 
@@ -261,11 +297,19 @@ impl<S: ShardState> Runtime<S> {
         let mut state = S::default();
         if let Some(replica) = call.storage.replicas.replica(key) {
             for batch in replica.log().batches() {
+                let producer_id = batch.view.is_transactional().then(|| batch.view.producer_id());
+                if batch.view.is_control() {
+                    let marker = Marker::read(batch.bytes);
+                    if let (Some(producer_id), Some(marker)) = (producer_id, marker) {
+                        state.end_transaction(producer_id, marker.commit, call.storage.now);
+                    }
+                    continue;
+                }
                 if is_planted(Bug::ForgetsCommits) && batch.view.base_offset() % 3 != 0 {
                     continue;
                 }
                 for record in read(batch.view, batch.bytes) {
-                    state.replay(&record, None, call.storage.now);
+                    state.replay(&record, producer_id, call.storage.now);
                 }
             }
         }
@@ -309,6 +353,24 @@ impl<S: ShardState> Runtime<S> {
         self.shards.values().map(|shard| &shard.state)
     }
 
+    /// The states of all shards, to be changed in what no record says.
+    pub(super) fn states_mut(&mut self) -> impl Iterator<Item = &mut S> {
+        self.shards.values_mut().map(|shard| &mut shard.state)
+    }
+
+    /// A marker was written into one of the topic's partitions.
+    pub(super) fn end_transaction(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        key: PartitionKey,
+        producer_id: i64,
+        committed: bool,
+    ) {
+        if let Some(shard) = self.shards.get_mut(&key.index).filter(|shard| shard.key == key) {
+            shard.state.end_transaction(producer_id, committed, call.storage.now);
+        }
+    }
+
     /// Runs a command on the shard of its group or transactional id, and carries out what it leads to.
     pub(super) fn run<R>(
         &mut self,
@@ -329,6 +391,7 @@ impl<S: ShardState> Runtime<S> {
     ) -> Result<R, ErrorCode> {
         let shard = self.shards.get_mut(&index).ok_or(ErrorCode::NotCoordinator)?;
         let high_watermark = call.storage.replicas.replica(shard.key).map_or(0, Replica::high_watermark);
+        let leader_epoch = call.storage.replicas.replica(shard.key).map_or(-1, Replica::leader_epoch);
         let first_ticket = self.next_ticket + 1;
         let now = call.storage.now;
         let mut effects = Effects {
@@ -336,15 +399,17 @@ impl<S: ShardState> Runtime<S> {
             settings: call.settings,
             controller: call.storage.controller,
             entropy: &mut self.entropy,
+            leader_epoch,
             id: id.clone(),
             has_uncommitted: shard.last_written > high_watermark,
             next_ticket: &mut self.next_ticket,
             answers: Vec::new(),
             timers: Vec::new(),
             writes: Vec::new(),
+            messages: Vec::new(),
         };
         let result = command(&mut shard.state, &mut effects);
-        let Effects { answers, timers, writes, .. } = effects;
+        let Effects { answers, timers, writes, messages, .. } = effects;
         let new = (first_ticket..=self.next_ticket).map(|serial| Ticket { kind: S::KIND, serial });
         self.tickets.extend(new.map(|ticket| (ticket, Held { index, answer: None })));
         for (ticket, answer) in answers {
@@ -354,8 +419,9 @@ impl<S: ShardState> Runtime<S> {
             let after = after_ms.map(|after_ms| Duration::from_millis(u64::try_from(after_ms).unwrap_or(0)));
             ShardTimer { id, kind, deadline: after.map(|after| now.instant + after) }
         }));
-        for write in writes {
-            self.write(call, index, write);
+        self.messages.extend(messages);
+        for (write, transaction) in writes {
+            self.write(call, index, write, transaction);
         }
         result
     }
@@ -448,12 +514,12 @@ impl<S: ShardState> Runtime<S> {
             part.push(record);
             if bytes >= PART_BYTES {
                 let records = std::mem::take(&mut part);
-                self.write(call, index, Write { records, then: OnCommit::Nothing });
+                self.write(call, index, Write { records, then: OnCommit::Nothing }, None);
                 bytes = 0;
             }
         }
         if !part.is_empty() {
-            self.write(call, index, Write { records: part, then: OnCommit::Nothing });
+            self.write(call, index, Write { records: part, then: OnCommit::Nothing }, None);
         }
     }
 
@@ -468,25 +534,33 @@ impl<S: ShardState> Runtime<S> {
         self.tickets.remove(&ticket);
     }
 
-    fn write(&mut self, call: &mut Call<'_, '_>, index: i32, write: Write<S>) {
+    fn write(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        index: i32,
+        write: Write<S>,
+        transaction: Option<InTransaction>,
+    ) {
         let Some(shard) = self.shards.get_mut(&index) else { return };
         let key = shard.key;
         let appended = match &write.records[..] {
             [] => Ok(shard.last_written),
-            records => append::<S>(call.storage, key, records),
+            records => append::<S>(call.storage, key, records, transaction),
         };
         match appended {
             Ok(required) => {
                 shard.last_written = required;
+                let producer_id = transaction.map(|transaction| transaction.producer.id);
                 for record in write.records.iter().filter(|record| !S::is_known(record)) {
-                    shard.state.replay(record, None, call.storage.now);
+                    shard.state.replay(record, producer_id, call.storage.now);
                 }
                 let timeout = Duration::from_millis(call.settings.write_timeout_ms.max(1) as u64);
                 let deadline = call.storage.now.instant + timeout;
                 shard.uncommitted.push_back(Uncommitted { required, deadline, then: write.then });
                 self.written.push(key);
                 self.committed(call, key);
-                if self.shards.get(&index).is_some_and(|shard| !shard.uncommitted.is_empty()) {
+                let is_waiting = self.shards.get(&index).is_some_and(|shard| !shard.uncommitted.is_empty());
+                if is_waiting && S::WRITES_EXPIRE {
                     self.write_deadline.get_or_insert(deadline);
                 }
             }
@@ -536,22 +610,35 @@ fn append<S: ShardState>(
     storage: &mut Storage<'_>,
     key: PartitionKey,
     records: &[S::Record],
+    transaction: Option<InTransaction>,
 ) -> Result<i64, ErrorCode> {
     // As a Produce with acks=all.
     if storage.replicas.replica(key).is_some_and(|replica| !replica.has_enough_in_sync()) {
         return Err(ErrorCode::CoordinatorNotAvailable);
     }
-    let batch = batch(records, S::batch_header(), storage.now.wall);
+    let (header, origin) = match transaction {
+        None => (S::batch_header(), AppendOrigin::Coordinator),
+        Some(InTransaction { producer, guard }) => {
+            (in_transaction(S::batch_header(), producer), AppendOrigin::VerifiedCoordinator(guard))
+        }
+    };
+    let batch = batch(records, header, storage.now.wall);
     let batch = batch.map_err(|_| ErrorCode::UnknownServerError)?;
-    let appended = storage.replicas.append(key, storage.pool, &batch, storage.now);
+    let appended = storage.replicas.append(key, storage.pool, &batch, origin, storage.now);
     match appended.ok_or(ErrorCode::NotCoordinator)? {
         Ok((appended, _)) => Ok(appended.last_offset + 1),
         Err(error) => Err(match error.code() {
             ErrorCode::RecordListTooLarge | ErrorCode::MessageTooLarge => ErrorCode::UnknownServerError,
+            refused @ (ErrorCode::InvalidProducerEpoch | ErrorCode::InvalidTxnState) => refused,
             // Log memory is full: the client tries again, which is all that it can do.
             _ => ErrorCode::CoordinatorNotAvailable,
         }),
     }
+}
+
+/// The header of a batch that is part of a producer's transaction. There is no sequence to it: it stays 0.
+fn in_transaction(header: BatchHeader, producer: Producer) -> BatchHeader {
+    BatchHeader { is_transactional: true, producer_id: producer.id, producer_epoch: producer.epoch, ..header }
 }
 
 /// A batch as Kafka's coordinator writes it.

@@ -12,7 +12,9 @@
 //! gone, and what cuts the log off ends it; the segments that are done then stay so. Segments that are written into one
 //! are replaced once that one is whole, so that no more than it is in memory twice.
 //!
-//! Not done: transactions are taken as committed, since none is aborted here yet.
+//! Records of aborted transactions are dropped, and supersede nothing. A marker stays for `delete.retention.ms` after it was
+//! written, so that whoever is reading the transaction learns of its end, and while its producer goes on in that epoch.
+//! (Kafka counts from when the transaction's last record was dropped.)
 
 use std::borrow::Cow;
 use std::hash::BuildHasher;
@@ -190,7 +192,11 @@ impl Log {
                 if *work == 0 {
                     return Ok(());
                 }
-                *work = work.saturating_sub(read_keys_of(&batch.view, batch.bytes, *clean_from, keys)?);
+                if batch.view.is_control() || self.is_aborted(&batch.view) {
+                    *work = work.saturating_sub(HEADER_LEN);
+                } else {
+                    *work = work.saturating_sub(read_keys_of(&batch.view, batch.bytes, *clean_from, keys)?);
+                }
                 *cursor = batch.view.last_offset().saturating_add(1);
             }
             if let Some(next) = self.segments.get(at + 1).filter(|_| keys.len() >= MAX_KEYS) {
@@ -277,16 +283,36 @@ impl Log {
             let producer = self.producers.producer(batch.view.producer_id());
             let is_last_of_producer = producer.is_some_and(|state| match state.batches().last() {
                 Some(last) => last.last_offset == batch.view.last_offset(),
-                None => batch.view.is_control() && state.epoch == batch.view.producer_epoch(),
+                None => false,
             });
-            let (kept, read_bytes) = compaction.keep(&batch.view, batch.bytes, is_last_of_producer)?;
+            behind = batch.view.last_offset().saturating_add(1);
+            if batch.view.is_control() {
+                let is_needed = producer.is_some_and(|state| state.epoch == batch.view.producer_epoch());
+                if is_needed || !compaction.is_expired_marker(&batch.view) {
+                    writer.write(batch.bytes);
+                } else {
+                    writer.written.dropped_markers.push(batch.view.last_offset());
+                }
+                *work = work.saturating_sub(batch.bytes.len());
+                continue;
+            }
+            let is_aborted = self.is_aborted(&batch.view);
+            let (kept, read_bytes) =
+                compaction.keep(&batch.view, batch.bytes, is_last_of_producer, is_aborted)?;
             if let Some(kept) = kept {
                 writer.write(&kept);
             }
             *work = work.saturating_sub(read_bytes);
-            behind = batch.view.last_offset().saturating_add(1);
         }
         Ok(true)
+    }
+
+    /// Whether a batch below the last stable offset belongs to an aborted transaction.
+    fn is_aborted(&self, view: &BatchView<'_>) -> bool {
+        view.is_transactional() && {
+            let overlapping = self.ended.aborted(view.base_offset(), view.last_offset().saturating_add(1));
+            overlapping.iter().any(|aborted| aborted.producer_id == view.producer_id())
+        }
     }
 
     /// Puts a written group in the place of its segments, as far as they are still there. Returns their bytes.
@@ -297,7 +323,8 @@ impl Log {
         if from == to {
             return 0;
         }
-        let Written { segment, pieces } = written;
+        let Written { segment, pieces, dropped_markers } = written;
+        self.ended.forget(&dropped_markers);
         compacted.bytes_after += u64::from(segment.size);
         let released_bytes = self.segments.drain(from..to).map(|segment| u64::from(segment.size)).sum();
         compacted.bytes_before += released_bytes;
@@ -401,9 +428,6 @@ fn read_keys_of(
     clean_from: i64,
     keys: &mut LastOffsets,
 ) -> Result<usize, RecordError> {
-    if view.is_control() {
-        return Ok(bytes.len());
-    }
     let body = body_of(view, bytes)?;
     let before = keys.len();
     for record in RecordIter::new(&body, view.count()) {
@@ -442,17 +466,15 @@ impl Compaction {
         view: &BatchView<'_>,
         bytes: &'a [u8],
         is_last_of_producer: bool,
+        is_aborted: bool,
     ) -> Result<(Option<Kept<'a>>, usize), RebuildError> {
-        if view.is_control() {
-            return Ok((Some(Kept::Whole(bytes)), bytes.len()));
-        }
         let body = body_of(view, bytes)?;
         let read_bytes = HEADER_LEN + body.len();
         let mut kept = Vec::new();
         let mut has_tombstones = false;
         for record in RecordIter::new(&body, view.count()) {
             let record = record.map_err(RebuildError::Record)?;
-            if self.is_kept(view, &record) {
+            if !is_aborted && self.is_kept(view, &record) {
                 has_tombstones |= record.value.is_none();
                 kept.push(record);
             }
@@ -471,6 +493,10 @@ impl Compaction {
             false => view.delete_horizon_ms(),
         };
         Ok((Some(Kept::Written(write_again(view, &kept, horizon)?)), read_bytes))
+    }
+
+    fn is_expired_marker(&self, view: &BatchView<'_>) -> bool {
+        view.max_timestamp().saturating_add(self.delete_retention_ms) <= self.now_ms
     }
 
     fn is_kept(&self, view: &BatchView<'_>, record: &RecordView<'_>) -> bool {
@@ -536,6 +562,8 @@ fn write_again(
 struct Written {
     segment: Segment,
     pieces: Vec<Piece>,
+    /// Offsets of the markers that were left out.
+    dropped_markers: Vec<i64>,
 }
 
 #[derive(Clone, Debug)]
@@ -555,7 +583,7 @@ impl Writer {
         }
         let segment = Segment::new(base_offset, created.unwrap_or(modified));
         Writer {
-            written: Written { segment, pieces: Vec::new() },
+            written: Written { segment, pieces: Vec::new(), dropped_markers: Vec::new() },
             piece: Vec::new(),
             batches: Vec::new(),
             modified,
@@ -595,6 +623,7 @@ impl Writer {
 mod tests {
     use super::*;
     use crate::log::{AppendOrigin, LeaderAppend, LogConfig, ReadLimits};
+    use crate::wire::marker::Marker;
 
     /// A log of small segments, of which every batch fills one.
     struct Bench {
@@ -769,6 +798,50 @@ mod tests {
         assert_eq!(bench.offsets()[..5], [1, 3, 5, 6, 7]);
         let first = bench.log.batches().next().unwrap().view;
         assert_eq!((first.base_offset(), first.last_offset(), first.leader_epoch()), (0, 1, 3));
+    }
+
+    #[test]
+    fn aborted_records_supersede_nothing_and_go_and_markers_go_after_them() {
+        let mut bench = Bench::new();
+        let header = |producer_epoch| BatchHeader {
+            is_transactional: true,
+            producer_id: 9,
+            producer_epoch,
+            base_sequence: 0,
+            ..BatchHeader::default()
+        };
+        let end = |bench: &mut Bench, epoch: i16, commit: bool| {
+            let marker = Marker { commit, coordinator_epoch: 0 };
+            let batch = marker.batch(9, epoch, bench.now().wall.as_millis()).unwrap();
+            let origin = AppendOrigin::Coordinator;
+            let append = LeaderAppend { now: bench.now(), leader_epoch: 3, append_time_ms: None, origin };
+            bench.log.append(&mut bench.pool, &batch, &append).unwrap();
+        };
+        bench.append_as(header(0), &[("a", Some("committed"))]);
+        end(&mut bench, 0, true);
+        bench.append_as(header(1), &[("a", Some("aborted"))]);
+        end(&mut bench, 1, false);
+        bench.append_as(header(2), &[("b", Some("1"))]);
+        end(&mut bench, 2, true);
+        bench.append(&[("c", Some("1"))]);
+        bench.compact();
+        let markers = |bench: &Bench| -> Vec<i64> {
+            let markers = bench.log.batches().filter(|batch| batch.view.is_control());
+            markers.map(|batch| batch.view.base_offset()).collect()
+        };
+        let records = |bench: &Bench| -> Vec<i64> {
+            let data = bench.log.batches().filter(|batch| !batch.view.is_control() && batch.view.count() > 0);
+            data.map(|batch| batch.view.base_offset()).collect()
+        };
+        assert_eq!((records(&bench), markers(&bench)), (vec![0, 4, 6], vec![1, 3, 5]));
+        assert_eq!(bench.log.ended.aborted(0, 100).len(), 1);
+        bench.now_ms += 1_000;
+        for value in ["2", "3", "4", "5"] {
+            bench.append(&[("c", Some(value))]);
+        }
+        bench.compact();
+        assert_eq!(markers(&bench), [5], "the producer goes on in that epoch");
+        assert!(bench.log.ended.aborted(0, 100).is_empty(), "nobody is told to skip what is gone");
     }
 
     #[test]

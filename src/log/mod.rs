@@ -16,6 +16,7 @@ mod producers;
 mod read;
 mod retention;
 mod segment;
+mod transactions;
 
 use std::collections::VecDeque;
 
@@ -25,16 +26,21 @@ pub use chunk::{BudgetExceeded, ChunkPool};
 pub use compaction::Compacted;
 pub use epochs::{EpochEnd, EpochStart, LeaderEpochs};
 pub use error::{AppendError, OffsetOutOfRange, ReplicateError};
-pub use producers::{AppendOrigin, ProducerBatch, ProducerError, ProducerState, ProducerStates, Verdict};
+pub use producers::{
+    AppendOrigin, ProducerBatch, ProducerError, ProducerState, ProducerStates, Verdict, VerificationGuard,
+};
 pub use read::{FetchSlices, OffsetPosition, ReadLimits, StoredBatch, TimestampOffset};
 pub use retention::Deleted;
+pub use transactions::{AbortedTransaction, EndedTransaction};
 
 use crate::base::planted::{Bug, is_planted};
 use crate::base::{Now, WallTime};
 use crate::wire::batch::{self, BatchView, Stamp};
+use crate::wire::marker::Marker;
 use chunk::ChunkQueue;
 use compaction::Compaction;
 use segment::{AppendedBatch, RollRules, Segment, walk};
+use transactions::EndedTransactions;
 
 /// The settings of a topic (and two of the broker) that its logs need. Names and defaults are Kafka's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +152,7 @@ pub struct Log {
     chunks: ChunkQueue,
     epochs: LeaderEpochs,
     producers: ProducerStates,
+    ended: EndedTransactions,
 }
 
 impl Log {
@@ -214,9 +221,26 @@ impl Log {
         self.epochs.end_offset(epoch, self.log_end_offset)
     }
 
-    /// First offset of the oldest open transaction; the last stable offset is not above it.
-    pub fn first_open_transaction_offset(&self) -> Option<i64> {
-        self.producers.first_open_transaction_offset()
+    /// First offset of the oldest transaction that is open, or whose marker isn't below the high watermark: the last
+    /// stable offset is not above it.
+    pub fn first_unstable_offset(&self, high_watermark: i64) -> Option<i64> {
+        let open = self.producers.first_open_transaction_offset();
+        [open, self.ended.first_unreplicated(high_watermark)].into_iter().flatten().min()
+    }
+
+    /// The high watermark has risen. What is settled by that needs no memory any more.
+    pub fn replicated_to(&mut self, high_watermark: i64) {
+        self.ended.replicated_to(high_watermark);
+    }
+
+    /// See [`ProducerStates::begin_verification`].
+    pub fn begin_verification(
+        &mut self,
+        producer_id: i64,
+        epoch: i16,
+        bumps_epoch: bool,
+    ) -> Option<VerificationGuard> {
+        self.producers.begin_verification(producer_id, epoch, bumps_epoch)
     }
 
     /// Forgets producers that have been idle for `producer.id.expiration.ms`. Returns how many.
@@ -240,7 +264,7 @@ impl Log {
         if batch.len() as u64 > u64::from(segment_bytes) {
             return Err(AppendError::RecordListTooLarge { batch_bytes: batch.len(), segment_bytes });
         }
-        if let Verdict::Duplicate(known) = self.producers.check(&view, append.origin)? {
+        if let Verdict::Duplicate(known) = self.producers.check(&view, Marker::read(batch), append.origin)? {
             return Ok(Appended {
                 base_offset: known.base_offset,
                 last_offset: known.last_offset,
@@ -288,7 +312,8 @@ impl Log {
             Stamp { base_offset, leader_epoch: append.leader_epoch, append_time_ms: append.append_time_ms },
         );
         if let Some(view) = BatchView::new(copy) {
-            self.producers.update(&view, self.config.max_producer_ids);
+            let ended = self.producers.update(&view, Marker::read(copy), self.config.max_producer_ids);
+            self.note_ended(ended);
         }
         self.epochs.assign(append.leader_epoch, base_offset);
         self.log_end_offset = end_offset;
@@ -350,13 +375,21 @@ impl Log {
                 block_start = end;
             }
             self.epochs.assign(found.view.leader_epoch(), noted.base_offset);
-            self.producers.update(&found.view, self.config.max_producer_ids);
+            let marker = Marker::read(found.bytes);
+            let ended = self.producers.update(&found.view, marker, self.config.max_producer_ids);
+            self.note_ended(ended);
             self.log_end_offset = noted.last_offset.saturating_add(1);
             replicated.batches += 1;
             replicated.bytes += noted.size;
         }
         self.seal_shared(part.slice(block_start..end.max(block_start)));
         outcome
+    }
+
+    fn note_ended(&mut self, ended: Option<EndedTransaction>) {
+        if let Some(ended) = ended {
+            self.ended.end(ended, self.producers.first_open_transaction_offset());
+        }
     }
 
     fn start_with(&mut self, batch: &AppendedBatch) {
@@ -366,6 +399,7 @@ impl Log {
             self.segments.clear();
             self.epochs.clear();
             self.producers.clear();
+            self.ended.clear();
             self.log_start_offset = batch.base_offset;
             self.log_end_offset = batch.base_offset;
         }
@@ -436,6 +470,7 @@ impl Log {
     fn move_log_start(&mut self, offset: i64, pool: &mut ChunkPool) {
         self.log_start_offset = offset;
         self.epochs.truncate_from_start(offset);
+        self.ended.truncate_from_start(offset);
         let first = self.segments.iter().find_map(Segment::first_offset);
         self.chunks.release_below(first.unwrap_or(self.log_end_offset), pool);
     }
@@ -476,6 +511,7 @@ impl Log {
         self.log_start_offset = self.log_start_offset.min(offset);
         self.clean_until = self.clean_until.min(offset);
         self.epochs.truncate_from_end(offset);
+        self.ended.truncate_from_end(offset);
         self.rebuild_producers(offset);
         true
     }
@@ -488,6 +524,7 @@ impl Log {
         self.chunks.release_all(pool);
         self.epochs.clear();
         self.producers.clear();
+        self.ended.clear();
         self.log_start_offset = offset;
         self.log_end_offset = offset;
         self.clean_until = offset;
@@ -507,7 +544,8 @@ impl Log {
         for segment in &self.segments {
             for found in segment.batches(&[]) {
                 if removed.binary_search(&found.view.producer_id()).is_ok() {
-                    self.producers.update(&found.view, self.config.max_producer_ids);
+                    let marker = Marker::read(found.bytes);
+                    self.producers.update(&found.view, marker, self.config.max_producer_ids);
                 }
             }
         }
@@ -536,6 +574,7 @@ impl Clone for Log {
             chunks: self.chunks.clone(),
             epochs: self.epochs.clone(),
             producers: self.producers.clone(),
+            ended: self.ended.clone(),
         }
     }
 }

@@ -6,12 +6,18 @@
 
 use std::collections::BTreeMap;
 
+use super::transactions::EndedTransaction;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::{ErrorCode, WallTime};
 use crate::wire::batch::BatchView;
+use crate::wire::marker::Marker;
 
 /// Batches remembered per producer, so that a client with five requests in flight can repeat any of them.
 pub const BATCHES_REMEMBERED: usize = 5;
+
+/// The most producers of one log for which coordinators are asked at a time (ours): each has a request that waits, so that
+/// it takes many connections to get there. The question of whoever is left out is to be asked again.
+const MOST_VERIFICATIONS: usize = 10_000;
 
 /// What a batch has for an epoch where it has none. A producer id may come with it all the same.
 const NO_PRODUCER_EPOCH: i16 = -1;
@@ -21,11 +27,26 @@ const NO_PRODUCER_EPOCH: i16 = -1;
 pub enum AppendOrigin {
     /// A client's Produce: epoch and sequence.
     Client,
-    /// A coordinator's own records: the epoch.
+    /// The same, where a batch that begins a transaction here must show that the coordinator was asked (KIP-890).
+    VerifiedClient(Option<VerificationGuard>),
+    /// A coordinator's records in somebody's transaction: the epoch, and as [`AppendOrigin::VerifiedClient`].
+    VerifiedCoordinator(Option<VerificationGuard>),
+    /// A coordinator's own records, and the markers that end transactions: the epoch.
     Coordinator,
     /// Copied from the leader: nothing.
     Replication,
 }
+
+impl AppendOrigin {
+    fn is_client(self) -> bool {
+        matches!(self, AppendOrigin::Client | AppendOrigin::VerifiedClient(_))
+    }
+}
+
+/// Stands for one question to the coordinator whether a producer's transaction is open: what was asked before a marker
+/// came says nothing of the time after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VerificationGuard(u64);
 
 /// One appended batch of a producer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,11 +90,24 @@ pub enum ProducerError {
         /// The batch's epoch.
         found: i16,
     },
-    /// A batch outside any transaction from a producer whose transaction is open here.
-    #[error("non-transactional write of producer {producer_id} while its transaction is open")]
+    /// A batch outside any transaction from a producer whose transaction is open here, or the first of a transaction
+    /// for which the coordinator wasn't asked.
+    #[error("write of producer {producer_id} that doesn't fit its transaction's state")]
     InvalidTransactionState {
         /// The producer.
         producer_id: i64,
+    },
+    /// A marker of a coordinator that isn't the coordinator any more.
+    #[error(
+        "marker of coordinator epoch {found} for producer {producer_id}, whose coordinator has epoch {current}"
+    )]
+    CoordinatorFenced {
+        /// The producer.
+        producer_id: i64,
+        /// The newest coordinator epoch seen.
+        current: i32,
+        /// The marker's.
+        found: i32,
     },
 }
 
@@ -84,6 +118,7 @@ impl ProducerError {
             ProducerError::OutOfOrderSequence { .. } => ErrorCode::OutOfOrderSequenceNumber,
             ProducerError::InvalidProducerEpoch { .. } => ErrorCode::InvalidProducerEpoch,
             ProducerError::InvalidTransactionState { .. } => ErrorCode::InvalidTxnState,
+            ProducerError::CoordinatorFenced { .. } => ErrorCode::TransactionCoordinatorFenced,
         }
     }
 }
@@ -108,6 +143,8 @@ pub struct ProducerState {
     pub last_offset: i64,
     /// First offset of the open transaction, if one is open.
     pub current_txn_first_offset: Option<i64>,
+    /// The coordinator's epoch of the last marker; −1 if there was none.
+    pub coordinator_epoch: i32,
     batches: [ProducerBatch; BATCHES_REMEMBERED],
     batch_count: u8,
 }
@@ -119,6 +156,7 @@ impl ProducerState {
             last_timestamp_ms: -1,
             last_offset: -1,
             current_txn_first_offset: None,
+            coordinator_epoch: -1,
             batches: Default::default(),
             batch_count: 0,
         }
@@ -143,6 +181,30 @@ impl ProducerState {
         self.batch_count += 1;
     }
 
+    /// The batch of the current epoch that this one repeats.
+    fn duplicate(&self, batch: &BatchView<'_>) -> Option<ProducerBatch> {
+        if batch.is_control() || batch.producer_epoch() != self.epoch {
+            return None;
+        }
+        let (first, last) = (batch.base_sequence(), last_sequence(batch));
+        let same = |known: &&ProducerBatch| known.base_sequence == first && known.last_sequence == last;
+        self.batches().iter().find(same).copied()
+    }
+
+    fn check_epoch(&self, batch: &BatchView<'_>, marker: Option<Marker>) -> Result<(), ProducerError> {
+        let (producer_id, found) = (batch.producer_id(), batch.producer_epoch());
+        if found < self.epoch {
+            return Err(ProducerError::InvalidProducerEpoch { producer_id, current: self.epoch, found });
+        }
+        match marker {
+            Some(Marker { coordinator_epoch: found, .. }) if found < self.coordinator_epoch => {
+                let current = self.coordinator_epoch;
+                Err(ProducerError::CoordinatorFenced { producer_id, current, found })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn take_epoch(&mut self, epoch: i16) {
         if self.epoch != epoch {
             self.epoch = epoch;
@@ -160,56 +222,124 @@ pub struct ProducerStates {
     producers: BTreeMap<i64, ProducerState>,
     /// Open transactions: first offset to producer id.
     open_transactions: BTreeMap<i64, i64>,
+    /// Producers for which the coordinator is asked whether their transaction is open, with the epoch they write in.
+    verifications: BTreeMap<i64, Verification>,
+    last_guard: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Verification {
+    guard: VerificationGuard,
+    epoch: i16,
+    /// Whether the producer is one of KIP-890's second part, whose epochs all begin at sequence 0.
+    bumps_epoch: bool,
 }
 
 impl ProducerStates {
+    /// The guard to show when a transactional batch of this producer is appended, after its coordinator was asked; none
+    /// if its transaction is open here already. `bumps_epoch` says that the producer's epoch rises with each
+    /// transaction (KIP-890), so that one that isn't known must begin at sequence 0.
+    pub fn begin_verification(
+        &mut self,
+        producer_id: i64,
+        epoch: i16,
+        bumps_epoch: bool,
+    ) -> Option<VerificationGuard> {
+        let known = self.producers.get(&producer_id);
+        if known.is_some_and(|known| known.epoch == epoch && known.current_txn_first_offset.is_some()) {
+            return None;
+        }
+        if let Some(asked) = self.verifications.get(&producer_id).filter(|asked| asked.epoch == epoch) {
+            return Some(asked.guard);
+        }
+        self.last_guard += 1;
+        let guard = VerificationGuard(self.last_guard);
+        while self.verifications.len() >= MOST_VERIFICATIONS {
+            self.verifications.pop_first();
+        }
+        self.verifications.insert(producer_id, Verification { guard, epoch, bumps_epoch });
+        Some(guard)
+    }
+
     /// Decides about a batch before it is appended. A batch without a producer id is always new.
-    pub fn check(&self, batch: &BatchView<'_>, origin: AppendOrigin) -> Result<Verdict, ProducerError> {
+    ///
+    /// # Errors
+    /// If the producer may not write it.
+    pub fn check(
+        &self,
+        batch: &BatchView<'_>,
+        marker: Option<Marker>,
+        origin: AppendOrigin,
+    ) -> Result<Verdict, ProducerError> {
         let producer_id = batch.producer_id();
         let is_unchecked = origin == AppendOrigin::Replication || is_planted(Bug::ForgetsSequences);
         if !batch.has_producer_id() || is_unchecked {
             return Ok(Verdict::Append);
         }
-        // No state at all: any epoch and any sequence.
-        let Some(known) = self.producers.get(&producer_id) else { return Ok(Verdict::Append) };
-        let (epoch, base_sequence) = (batch.producer_epoch(), batch.base_sequence());
-        if origin == AppendOrigin::Client && epoch == known.epoch && !batch.is_control() {
-            let last_sequence = last_sequence(batch);
-            let same =
-                |b: &&ProducerBatch| b.base_sequence == base_sequence && b.last_sequence == last_sequence;
-            if let Some(duplicate) = known.batches().iter().find(same) {
-                return Ok(Verdict::Duplicate(*duplicate));
+        let known = self.producers.get(&producer_id);
+        if let Some(known) = known {
+            if let Some(duplicate) = known.duplicate(batch).filter(|_| origin.is_client()) {
+                return Ok(Verdict::Duplicate(duplicate));
             }
-        }
-        if epoch < known.epoch {
-            return Err(ProducerError::InvalidProducerEpoch {
-                producer_id,
-                current: known.epoch,
-                found: epoch,
-            });
+            known.check_epoch(batch, marker)?;
         }
         if batch.is_control() {
             return Ok(Verdict::Append);
         }
-        // A producer that was last seen without an epoch may go on with any sequence.
-        if origin == AppendOrigin::Client && known.epoch != NO_PRODUCER_EPOCH {
-            let last = if epoch == known.epoch { known.last_sequence() } else { -1 };
-            let expected = increment_sequence(last, 1);
-            if base_sequence != expected {
-                let found = base_sequence;
-                return Err(ProducerError::OutOfOrderSequence { producer_id, epoch, expected, found });
-            }
+        if origin.is_client() {
+            self.check_sequence(batch, known)?;
         }
-        if known.current_txn_first_offset.is_some() && !batch.is_transactional() {
+        let open = known.is_some_and(|known| known.current_txn_first_offset.is_some());
+        let unverified = match origin {
+            AppendOrigin::VerifiedClient(shown) | AppendOrigin::VerifiedCoordinator(shown)
+                if batch.is_transactional() && !open =>
+            {
+                shown.is_none() || self.verifications.get(&producer_id).map(|asked| asked.guard) != shown
+            }
+            _ => false,
+        };
+        if unverified || open && !batch.is_transactional() {
             return Err(ProducerError::InvalidTransactionState { producer_id });
         }
         Ok(Verdict::Append)
     }
 
-    /// Notes an appended batch, whose header carries its final offsets and timestamp. `most` is the limit on producers.
-    pub fn update(&mut self, batch: &BatchView<'_>, most: usize) {
+    fn check_sequence(
+        &self,
+        batch: &BatchView<'_>,
+        known: Option<&ProducerState>,
+    ) -> Result<(), ProducerError> {
+        let (producer_id, epoch) = (batch.producer_id(), batch.producer_epoch());
+        let expected = match known {
+            // No state at all: any epoch and any sequence, unless the producer is known to begin anew.
+            None if batch.is_transactional()
+                && self.verifications.get(&producer_id).is_some_and(|asked| asked.bumps_epoch) =>
+            {
+                0
+            }
+            None => return Ok(()),
+            // A producer that was last seen without an epoch may go on with any sequence.
+            Some(known) if known.epoch == NO_PRODUCER_EPOCH => return Ok(()),
+            Some(known) if known.epoch == epoch => increment_sequence(known.last_sequence(), 1),
+            Some(_) => 0,
+        };
+        let found = batch.base_sequence();
+        if found == expected {
+            return Ok(());
+        }
+        Err(ProducerError::OutOfOrderSequence { producer_id, epoch, expected, found })
+    }
+
+    /// Notes an appended batch, whose header carries its final offsets and timestamp. `marker` is what it says if it is
+    /// a marker, `most` the limit on producers. Gives the transaction that it has ended.
+    pub fn update(
+        &mut self,
+        batch: &BatchView<'_>,
+        marker: Option<Marker>,
+        most: usize,
+    ) -> Option<EndedTransaction> {
         if !batch.has_producer_id() {
-            return;
+            return None;
         }
         let producer_id = batch.producer_id();
         if self.producers.len() >= most && !self.producers.contains_key(&producer_id) {
@@ -221,10 +351,17 @@ impl ProducerStates {
         state.last_timestamp_ms = batch.max_timestamp();
         state.last_offset = batch.last_offset();
         if batch.is_control() {
-            if let Some(first_offset) = state.current_txn_first_offset.take() {
-                self.open_transactions.remove(&first_offset);
-            }
-            return;
+            self.verifications.remove(&producer_id);
+            state.coordinator_epoch =
+                marker.map_or(state.coordinator_epoch, |marker| marker.coordinator_epoch);
+            let first_offset = state.current_txn_first_offset.take()?;
+            self.open_transactions.remove(&first_offset);
+            return Some(EndedTransaction {
+                producer_id,
+                first_offset,
+                last_offset: batch.last_offset(),
+                committed: marker.is_none_or(|marker| marker.commit),
+            });
         }
         state.remember(ProducerBatch {
             base_offset: batch.base_offset(),
@@ -236,7 +373,9 @@ impl ProducerStates {
         if batch.is_transactional() && state.current_txn_first_offset.is_none() {
             state.current_txn_first_offset = Some(batch.base_offset());
             self.open_transactions.insert(batch.base_offset(), producer_id);
+            self.verifications.remove(&producer_id);
         }
+        None
     }
 
     /// The state of a producer.
@@ -356,11 +495,11 @@ mod tests {
     }
 
     fn check(states: &ProducerStates, draft: Draft) -> Result<Verdict, ProducerError> {
-        states.check(&BatchView::new(&draft.header()).expect("a header"), AppendOrigin::Client)
+        states.check(&BatchView::new(&draft.header()).expect("a header"), None, AppendOrigin::Client)
     }
 
     fn update(states: &mut ProducerStates, draft: Draft) {
-        states.update(&BatchView::new(&draft.header()).expect("a header"), MOST);
+        states.update(&BatchView::new(&draft.header()).expect("a header"), None, MOST);
     }
 
     fn states(drafts: &[Draft]) -> ProducerStates {
@@ -453,7 +592,7 @@ mod tests {
         let states = states(&[Draft { epoch: 3, ..draft(0, 1) }]);
         let by = |draft: Draft, origin| {
             let header = draft.header();
-            states.check(&BatchView::new(&header).expect("a header"), origin)
+            states.check(&BatchView::new(&header).expect("a header"), None, origin)
         };
         let gap = Draft { epoch: 3, ..draft(9, 1) };
         let old = draft(1, 1);

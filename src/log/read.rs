@@ -2,8 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::segment::{Located, Segment, Slice, Walked};
-use super::{Log, OffsetOutOfRange};
+use super::segment::{Located, Segment, Slice, Walked, walk as walk_batches};
+use super::{AbortedTransaction, Log, OffsetOutOfRange};
 use crate::wire::batch::BatchView;
 use crate::wire::records::RecordError;
 use crate::wire::walk;
@@ -230,6 +230,16 @@ impl Log {
             batch.view.max_timestamp() >= timestamp_ms && batch.view.last_offset() >= self.log_start_offset
         });
         batches.map(StoredBatch::from).find_map(&mut look_inside)
+    }
+
+    /// The aborted transactions that overlap with the batches that a read from `from` on has returned, in the order of
+    /// their ends.
+    pub fn aborted_transactions(&self, from: i64, read: &[Bytes]) -> Vec<AbortedTransaction> {
+        if !self.ended.has_aborted_from(from) {
+            return Vec::new();
+        }
+        let last = read.iter().rev().find_map(|part| walk_batches(part).last());
+        last.map(|batch| self.ended.aborted(from, batch.view.last_offset() + 1)).unwrap_or_default()
     }
 
     /// All batches in memory, oldest first; the first may start below the log's start.

@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use crate::base::{ErrorCode, Instant, NodeId, Now, PartitionKey, TopicId};
 use crate::controller::configs::{BrokerSettings, ReplicationSettings};
 use crate::controller::{AlterPartition, BrokerRegistration, Topic};
-use crate::log::{AppendError, Appended, ChunkPool};
+use crate::log::{AppendError, AppendOrigin, Appended, ChunkPool, VerificationGuard};
 
 use brokers::Brokers;
 use compaction::CompactionSchedule;
@@ -285,14 +285,15 @@ impl Replicas {
         key: PartitionKey,
         pool: &mut ChunkPool,
         batch: &[u8],
+        origin: AppendOrigin,
         now: Now,
     ) -> Option<Result<(Appended, Moved), AppendError>> {
         let replica = self.by_key.get_mut(&key)?;
-        let appended = match replica.append(pool, batch, now) {
+        let appended = match replica.append(pool, batch, origin, now) {
             Err(AppendError::Budget(_)) => {
                 // Memory that retention or compaction is about to give back anyway is given back now.
                 self.expire_early(now, pool);
-                self.by_key.get_mut(&key)?.append(pool, batch, now)
+                self.by_key.get_mut(&key)?.append(pool, batch, origin, now)
             }
             appended => appended,
         };
@@ -300,6 +301,18 @@ impl Replicas {
             self.note_growth(key, now, pool);
         }
         Some(appended)
+    }
+
+    /// The guard for a producer's transaction that is to begin here, once its coordinator was asked; none if there is no
+    /// need to, or no such replica.
+    pub fn begin_verification(
+        &mut self,
+        key: PartitionKey,
+        producer_id: i64,
+        epoch: i16,
+        bumps_epoch: bool,
+    ) -> Option<VerificationGuard> {
+        self.by_key.get_mut(&key)?.begin_verification(producer_id, epoch, bumps_epoch)
     }
 
     /// Something was appended.

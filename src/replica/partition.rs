@@ -11,6 +11,7 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::{ErrorCode, Instant, NodeId, Now, PartitionKey};
 use crate::controller::configs::{CompressionType, TopicConfig};
 use crate::controller::{Partition, Topic};
+use crate::log::VerificationGuard;
 use crate::log::{AppendError, AppendOrigin, Appended, ChunkPool, EpochEnd, FetchSlices, LeaderAppend, Log};
 use crate::log::{OffsetOutOfRange, OffsetPosition, ReadLimits};
 use crate::wire::check::{TimestampType, TopicRules};
@@ -107,7 +108,7 @@ impl Replica {
 
     /// Below this offset there is no open transaction (LSO).
     pub fn last_stable_offset(&self) -> i64 {
-        match self.log.first_open_transaction_offset() {
+        match self.log.first_unstable_offset(self.high_watermark) {
             Some(first) => first.min(self.high_watermark),
             None => self.high_watermark,
         }
@@ -238,22 +239,28 @@ impl Replica {
         &mut self,
         pool: &mut ChunkPool,
         batch: &[u8],
+        origin: AppendOrigin,
         now: Now,
     ) -> Result<(Appended, Moved), AppendError> {
         let append_time_ms = match self.config.message_timestamp_type {
             TimestampType::LogAppendTime => Some(now.wall.as_millis()),
             TimestampType::CreateTime => None,
         };
-        let append = LeaderAppend {
-            now,
-            leader_epoch: self.leader_epoch,
-            append_time_ms,
-            origin: AppendOrigin::Client,
-        };
+        let append = LeaderAppend { now, leader_epoch: self.leader_epoch, append_time_ms, origin };
         let appended = self.log.append(pool, batch, &append)?;
         let log_end = !appended.duplicate;
         let high_watermark = self.advance_high_watermark(now.instant);
         Ok((appended, Moved { high_watermark, log_end, ..Moved::default() }))
+    }
+
+    /// See [`Log::begin_verification`].
+    pub(super) fn begin_verification(
+        &mut self,
+        producer_id: i64,
+        epoch: i16,
+        bumps_epoch: bool,
+    ) -> Option<VerificationGuard> {
+        self.log.begin_verification(producer_id, epoch, bumps_epoch)
     }
 
     /// Raises the high watermark to what all replicas have that count, unless too few are in sync. It never falls.
@@ -272,6 +279,7 @@ impl Replica {
             && self.role == Role::Leader;
         if rises {
             self.high_watermark = replicated;
+            self.log.replicated_to(replicated);
         }
         rises
     }
@@ -280,6 +288,7 @@ impl Replica {
     pub(super) fn set_high_watermark(&mut self, high_watermark: i64) -> bool {
         let (start, end) = (self.log.log_start_offset(), self.log.log_end_offset());
         let before = std::mem::replace(&mut self.high_watermark, high_watermark.clamp(start, end));
+        self.log.replicated_to(self.high_watermark);
         before != self.high_watermark
     }
 

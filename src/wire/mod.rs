@@ -18,6 +18,7 @@ pub mod decode;
 pub mod frame;
 pub mod header;
 mod lz4;
+pub mod marker;
 pub mod preflight;
 pub mod records;
 pub mod repair;

@@ -10,8 +10,6 @@
 //!
 //! A consumer may read from a follower up to the high watermark that this knows, and is sent to one in its rack by the
 //! leader, if `replica.selector.class` says so (v11+).
-//!
-//! Not done: aborted transactions (there are no transactions yet).
 
 mod delayed;
 mod read;

@@ -181,7 +181,11 @@ fn read_one(
         return Err(ErrorCode::UnknownServerError);
     }
     reply.records = slices.parts;
-    reply.aborted = (limits.isolation == Isolation::LastStableOffset).then(Vec::new);
+    if limits.isolation == Isolation::LastStableOffset {
+        let aborted = log.aborted_transactions(spec.fetch_offset, &reply.records);
+        let aborted = aborted.iter().map(|aborted| (aborted.producer_id, aborted.first_offset));
+        reply.aborted = Some(aborted.collect());
+    }
     Ok((reply, Some(slices.start)))
 }
 

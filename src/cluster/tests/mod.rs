@@ -21,6 +21,9 @@ mod several_brokers;
 mod stalls;
 mod telemetry;
 mod topics;
+mod transaction_offsets;
+mod transactions;
+mod transactions_over_brokers;
 mod whole;
 
 use std::time::Duration;

@@ -8,10 +8,12 @@ mod classic;
 pub mod consumer;
 mod membership;
 mod offsets;
+mod pending_offsets;
 mod protocols;
 mod rebalance;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -29,6 +31,7 @@ pub use classic::{ClassicGroup, ClassicMember, ClassicState, Protocol};
 pub use consumer::{ConsumerGroup, GroupError, Heartbeat, HeartbeatReply};
 pub use membership::{Assignments, Join, Leaver, Sync};
 pub use offsets::{Commit, CommitPartition, GroupOffsets};
+use pending_offsets::{PendingOffset, PendingOffsets};
 
 /// What a request gets: at once, or once its ticket is answered.
 #[derive(Clone, Debug)]
@@ -214,6 +217,8 @@ pub struct Groups {
     /// Names in order, for whoever lists them.
     names: BTreeMap<Arc<str>, ()>,
     offsets: FxHashMap<Arc<str>, GroupOffsets>,
+    /// What open transactions have committed.
+    pending: PendingOffsets,
 }
 
 impl Groups {
@@ -238,9 +243,21 @@ impl Groups {
         self.names.keys().filter_map(|name| self.group(name))
     }
 
+    /// Whether a transaction that is open has committed for the group's partition.
+    pub fn is_offset_pending(&self, id: &str, topic: &str, index: i32) -> bool {
+        self.pending.is_pending(id, topic, index)
+    }
+
     /// What a group has committed.
     pub fn offsets(&self, id: &str) -> Option<&GroupOffsets> {
         self.offsets.get(id)
+    }
+
+    /// Sees to it that there is a group of this name, of whatever kind.
+    fn ensure_group(&mut self, id: &Arc<str>, now: Now) {
+        if !self.consumer.contains_key(id) {
+            self.ensure_classic(id, now);
+        }
     }
 
     fn ensure_classic(&mut self, id: &Arc<str>, now: Now) -> &mut ClassicGroup {
@@ -253,12 +270,12 @@ impl Groups {
         match record {
             Record::Offset { group, topic, index, value } => match value {
                 Some(value) => {
-                    if !self.consumer.contains_key(group) {
-                        self.ensure_classic(group, now);
-                    }
+                    self.ensure_group(group, now);
+                    self.pending.supersede(group, topic, *index);
                     self.offsets.entry(group.clone()).or_default().set(topic, *index, value.clone());
                 }
                 None => {
+                    self.pending.remove(group, topic, *index);
                     let Some(offsets) = self.offsets.get_mut(group) else { return };
                     offsets.remove(topic, *index);
                     if offsets.is_empty() {
@@ -396,6 +413,10 @@ impl Groups {
         };
         let mut records =
             self.offsets.get(group).map(|offsets| offsets.tombstones(group)).unwrap_or_default();
+        let committed = self.offsets.get(group);
+        let is_new = |topic: &str, index| committed.is_none_or(|known| known.offset(topic, index).is_none());
+        let pending = self.pending.of_group(group).filter(|(topic, index)| is_new(topic, *index));
+        records.extend(pending.map(|(topic, index)| offsets::tombstone(group, topic, index)));
         records.extend(end);
         let ticket = effects.ticket();
         effects.write(Write { records, then: OnCommit::Answer(ticket, GroupReply::Written) });
@@ -412,6 +433,7 @@ impl ShardState for Groups {
     type Reply = GroupReply;
     type TimerKind = TimerKind;
     type FollowUp = FollowUp;
+    type Message = Infallible;
 
     const KIND: CoordinatorKind = CoordinatorKind::Group;
 
@@ -428,8 +450,25 @@ impl ShardState for Groups {
         BatchHeader { base_sequence: 0, ..BatchHeader::default() }
     }
 
-    fn replay(&mut self, record: &Record, _producer_id: Option<i64>, now: Now) {
-        self.apply(record, now);
+    fn replay(&mut self, record: &Record, producer_id: Option<i64>, now: Now) {
+        match (producer_id, record) {
+            (Some(producer_id), Record::Offset { group, topic, index, value: Some(offset) }) => {
+                self.ensure_group(group, now);
+                let (group, topic, offset) = (group.clone(), topic.clone(), offset.clone());
+                self.pending.set(producer_id, PendingOffset { group, topic, index: *index, offset });
+            }
+            _ => self.apply(record, now),
+        }
+    }
+
+    fn end_transaction(&mut self, producer_id: i64, committed: bool, now: Now) {
+        for pending in self.pending.end(producer_id) {
+            if committed {
+                let PendingOffset { group, topic, index, offset } = pending;
+                self.ensure_group(&group, now);
+                self.offsets.entry(group).or_default().set(&topic, index, offset);
+            }
+        }
     }
 
     /// A classic group is in memory already as its record has it; only its end is news.

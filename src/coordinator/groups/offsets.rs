@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::classic::{ClassicGroup, ClassicState};
 use super::{Effects, Group, GroupReply, Groups, OnCommit, Write};
 use crate::base::{ErrorCode, WallTime};
-use crate::coordinator::Ticket;
 use crate::coordinator::records::{CommittedOffset, Record};
+use crate::coordinator::{InTransaction, Ticket};
 
 /// An OffsetCommit request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Commit {
     /// Empty if no member commits.
     pub member_id: Arc<str>,
@@ -19,12 +19,14 @@ pub struct Commit {
     /// Negative if no member commits.
     pub generation: i32,
     /// Whether the request knows of member epochs (v9+, KIP-848), and so members of the consumer protocol may commit; also,
-    /// a group that isn't there is GROUP_ID_NOT_FOUND rather than ILLEGAL_GENERATION.
+    /// a group that isn't there is group.id()_NOT_FOUND rather than ILLEGAL_GENERATION.
     pub knows_member_epochs: bool,
     /// How long the offsets are kept by the word of an old client (v2 to v4), ms.
     pub retention_ms: Option<i64>,
     /// What is committed.
     pub partitions: Vec<CommitPartition>,
+    /// The transaction that it is part of, if it is (TxnOffsetCommit).
+    pub transaction: Option<InTransaction>,
 }
 
 /// One offset to commit.
@@ -86,7 +88,7 @@ impl GroupOffsets {
     }
 }
 
-fn tombstone(group: &Arc<str>, topic: &Arc<str>, index: i32) -> Record {
+pub(super) fn tombstone(group: &Arc<str>, topic: &Arc<str>, index: i32) -> Record {
     Record::Offset { group: group.clone(), topic: topic.clone(), index, value: None }
 }
 
@@ -102,10 +104,10 @@ impl ClassicGroup {
         }
         if commit.generation >= 0 || !commit.member_id.is_empty() || commit.instance_id.is_some() {
             self.check_generation(&commit.member_id, commit.instance_id.as_deref(), commit.generation)?;
-        } else if self.state != ClassicState::Empty {
+        } else if commit.transaction.is_none() && self.state != ClassicState::Empty {
             return Err(ErrorCode::UnknownMemberId);
         }
-        if self.state == ClassicState::CompletingRebalance {
+        if commit.transaction.is_none() && self.state == ClassicState::CompletingRebalance {
             return Err(ErrorCode::RebalanceInProgress);
         }
         Ok(())
@@ -123,7 +125,16 @@ impl Groups {
         match self.classic.get(id) {
             _ if self.consumer.contains_key(id) => {
                 let group = &self.consumer[id];
-                group.check_commit(&commit.member_id, commit.generation, commit.knows_member_epochs)?;
+                let is_nobodys =
+                    commit.member_id.is_empty() && commit.generation < 0 && commit.instance_id.is_none();
+                let knows_epochs = commit.knows_member_epochs || commit.transaction.is_some();
+                let checked = group.check_commit(&commit.member_id, commit.generation, knows_epochs);
+                match (checked, commit.transaction) {
+                    (_, Some(_)) if is_nobodys => {}
+                    // What a client that commits in a transaction knows.
+                    (Err(ErrorCode::StaleMemberEpoch), Some(_)) => return Err(ErrorCode::IllegalGeneration),
+                    (checked, _) => checked?,
+                }
             }
             Some(group) => {
                 group.check_commit(&commit)?;
@@ -158,7 +169,11 @@ impl Groups {
             return Ok((None, errors));
         }
         let ticket = effects.ticket();
-        effects.write(Write { records, then: OnCommit::Answer(ticket, GroupReply::Written) });
+        let write = Write { records, then: OnCommit::Answer(ticket, GroupReply::Written) };
+        match commit.transaction {
+            Some(transaction) => effects.write_in_transaction(write, transaction),
+            None => effects.write(write),
+        }
         Ok((Some(ticket), errors))
     }
 
@@ -183,7 +198,9 @@ impl Groups {
             if group.is_subscribed_to(topic) {
                 return ErrorCode::GroupSubscribedToTopic;
             }
-            if self.offsets.get(id).is_some_and(|offsets| offsets.offset(topic, *index).is_some()) {
+            let is_committed =
+                self.offsets.get(id).is_some_and(|offsets| offsets.offset(topic, *index).is_some());
+            if is_committed || self.pending.is_pending(id, topic, *index) {
                 records.push(tombstone(id, topic, *index));
             }
             ErrorCode::None
@@ -216,13 +233,15 @@ impl Groups {
     ) -> Vec<Record> {
         let mut records = Vec::new();
         for group in self.iter() {
-            let mut kept = false;
+            let mut kept = self.pending.has_group(group.id());
             for (topic, index, offset) in
                 self.offsets.get(group.id()).into_iter().flat_map(|offsets| offsets.iter())
             {
                 let subscribed = group.is_subscribed_to(topic);
                 let expires_ms = if subscribed { None } else { expires_at(group, offset, retention_ms) };
-                let gone = !is_topic(topic) || expires_ms.is_some_and(|at| at <= now.as_millis());
+                let has_expired = expires_ms.is_some_and(|at| at <= now.as_millis());
+                let gone =
+                    !is_topic(topic) || has_expired && !self.pending.is_pending(group.id(), topic, index);
                 if gone {
                     records.push(tombstone(group.id(), topic, index));
                 }

@@ -192,7 +192,7 @@ impl World {
         let now = self.now();
         let at = self.brokers.iter().position(|broker| broker.brokers.this == node(id));
         let broker = &mut self.brokers[at.expect("there is such a broker")];
-        let appended = broker.append(KEY, &mut self.pool, &batch, now);
+        let appended = broker.append(KEY, &mut self.pool, &batch, AppendOrigin::Client, now);
         appended.expect("there is a replica").expect("appended").1
     }
 

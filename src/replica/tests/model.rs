@@ -83,7 +83,8 @@ impl Trial {
                     self.appended += 1;
                     let bytes = batch(count, self.appended);
                     let at = world.at(broker);
-                    let appended = world.brokers[at].append(KEY, &mut world.pool, &bytes, now);
+                    let appended =
+                        world.brokers[at].append(KEY, &mut world.pool, &bytes, AppendOrigin::Client, now);
                     appended.expect("a replica").expect("appended");
                 }
             }

@@ -1,0 +1,75 @@
+//! ListTransactions (66), versions 0–1: the transactional ids that this broker coordinates (KIP-664).
+//!
+//! Filters that are there must all match; states that don't exist are sent back. Versions: 1 filters by how long a
+//! transaction has been running (KIP-994).
+
+use std::collections::BTreeSet;
+
+use kafka_protocol::messages::list_transactions_response::TransactionState as Row;
+use kafka_protocol::messages::{
+    ApiKey, ListTransactionsRequest, ListTransactionsResponse, ProducerId, TransactionalId,
+};
+
+use super::{Answer, Api, Context, Refusal, names, prepare::Preparation};
+use crate::coordinator::transactions::{TransactionState, TransactionValue, Transactions};
+
+pub(crate) struct ListTransactions;
+
+impl Api for ListTransactions {
+    const KEY: ApiKey = ApiKey::ListTransactions;
+    const VERSIONS: std::ops::RangeInclusive<i16> = 0..=1;
+    type Wire = ListTransactionsRequest;
+    type Request = ListTransactionsRequest;
+    type Response = ListTransactionsResponse;
+
+    fn prepare(wire: ListTransactionsRequest, _: &Preparation) -> Result<ListTransactionsRequest, Refusal> {
+        Ok(wire)
+    }
+
+    fn handle(
+        context: &mut Context<'_>,
+        request: ListTransactionsRequest,
+    ) -> Answer<ListTransactionsResponse> {
+        let state_of = |name: &str| TransactionState::ALL.into_iter().find(|state| state.name() == name);
+        let unknown = request.state_filters.iter().filter(|name| state_of(name).is_none());
+        let filter = Filter {
+            states: request.state_filters.iter().filter_map(|name| state_of(name)).collect(),
+            any_state: request.state_filters.is_empty(),
+            producer_ids: request.producer_id_filters.iter().map(|id| id.0).collect(),
+            duration_ms: if context.caller.version >= 1 { request.duration_filter } else { -1 },
+            now_ms: context.parts.now.wall.as_millis(),
+        };
+        let transactions = context.parts.broker.coordinators.all_transactions().flat_map(Transactions::iter);
+        let rows = transactions.filter(|(_, transaction)| filter.matches(&transaction.value));
+        let rows = rows.map(|(id, transaction)| {
+            Row::default()
+                .with_transactional_id(TransactionalId(names::text(&**id)))
+                .with_producer_id(ProducerId(transaction.value.producer_id))
+                .with_transaction_state(names::text(transaction.value.state.name()))
+        });
+        Answer::Ready(
+            ListTransactionsResponse::default()
+                .with_unknown_state_filters(unknown.cloned().collect())
+                .with_transaction_states(rows.collect()),
+        )
+    }
+}
+
+struct Filter {
+    states: BTreeSet<TransactionState>,
+    /// No filter by states was given. (One of unknown states alone matches nothing.)
+    any_state: bool,
+    producer_ids: BTreeSet<i64>,
+    /// Negative for none.
+    duration_ms: i64,
+    now_ms: i64,
+}
+
+impl Filter {
+    fn matches(&self, value: &TransactionValue) -> bool {
+        let runs_ms = self.now_ms.saturating_sub(value.start_ms);
+        (self.any_state || self.states.contains(&value.state))
+            && (self.producer_ids.is_empty() || self.producer_ids.contains(&value.producer_id))
+            && (self.duration_ms < 0 || value.start_ms >= 0 && runs_ms > self.duration_ms)
+    }
+}
