@@ -6,7 +6,7 @@ use kafka_protocol::messages::alter_partition_reassignments_request::{
 use kafka_protocol::messages::elect_leaders_request::TopicPartitions;
 use kafka_protocol::messages::{AlterPartitionReassignmentsRequest, BrokerId, ElectLeadersRequest};
 
-use super::contacts::{Contacts, topic};
+use super::contacts::{Contacts, TOPIC, topic};
 use super::world::{ClientId, Incident, Notice, World};
 use crate::base::NodeId;
 
@@ -32,7 +32,7 @@ struct Asked;
 impl Admin {
     /// An administrator of this many partitions, each with so many replicas.
     pub fn new(id: ClientId, brokers: Vec<NodeId>, partitions: i32, replicas: usize) -> Self {
-        let contacts = Contacts::new(id, brokers.clone());
+        let contacts = Contacts::new(id, brokers.clone(), TOPIC);
         Admin { id, contacts, brokers, partitions, replicas, is_done: false }
     }
 
@@ -57,7 +57,7 @@ impl Admin {
         let broker = self.contacts.any(world);
         if world.entropy.below(3) == 0 {
             let partitions =
-                vec![TopicPartitions::default().with_topic(topic()).with_partitions(vec![index])];
+                vec![TopicPartitions::default().with_topic(topic(TOPIC)).with_partitions(vec![index])];
             let request = ElectLeadersRequest::default()
                 .with_election_type(0)
                 .with_topic_partitions(Some(partitions))
@@ -69,7 +69,7 @@ impl Admin {
         let replicas = (world.entropy.below(5) > 0).then(|| self.draw_replicas(world));
         let replicas = replicas.map(|ids| ids.into_iter().map(|id| BrokerId(id.0)).collect());
         let partition = ReassignablePartition::default().with_partition_index(index).with_replicas(replicas);
-        let moved = ReassignableTopic::default().with_name(topic()).with_partitions(vec![partition]);
+        let moved = ReassignableTopic::default().with_name(topic(TOPIC)).with_partitions(vec![partition]);
         let request = AlterPartitionReassignmentsRequest::default()
             .with_timeout_ms(TIMEOUT_MS)
             .with_topics(vec![moved]);

@@ -1,13 +1,14 @@
-//! A consumer without a group: it reads every partition from its first offset on.
+//! A consumer without a group: it reads every partition from its first offset on, of one topic all that is replicated, of
+//! the other what is committed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 
 use super::checkers::{Event, RecordName};
-use super::contacts::{Contacts, topic};
+use super::contacts::{Contacts, TRANSACTIONS, topic};
 use super::world::{self, ClientId, Incident, Notice, World};
 use crate::base::{ErrorCode, NodeId};
 use crate::wire::batch::{BatchView, Codec, HEADER_LEN};
@@ -15,12 +16,15 @@ use crate::wire::compression::decompress;
 use crate::wire::records::RecordIter;
 
 const FETCH: i16 = 12;
+const READ_UNCOMMITTED: i8 = 0;
+const READ_COMMITTED: i8 = 1;
 
 /// A model consumer.
 #[derive(Debug)]
 pub struct Consumer {
     id: ClientId,
     contacts: Contacts<Asked>,
+    topic: &'static str,
     /// The next offset of each partition.
     positions: BTreeMap<i32, i64>,
 }
@@ -33,8 +37,13 @@ enum Asked {
 
 impl Consumer {
     /// A consumer that has read nothing.
-    pub fn new(id: ClientId, bootstrap: Vec<NodeId>) -> Self {
-        Consumer { id, contacts: Contacts::new(id, bootstrap), positions: BTreeMap::new() }
+    pub fn new(id: ClientId, bootstrap: Vec<NodeId>, topic: &'static str) -> Self {
+        Consumer { id, contacts: Contacts::new(id, bootstrap, topic), topic, positions: BTreeMap::new() }
+    }
+
+    /// Which topic it reads.
+    pub fn topic(&self) -> &'static str {
+        self.topic
     }
 
     /// Whether it has read everything below these offsets.
@@ -97,7 +106,8 @@ impl Consumer {
         for leader in leaders {
             let positions =
                 self.led_by(leader).into_iter().map(|partition| (partition, self.positions[&partition]));
-            let request = fetch(positions);
+            let isolation = if self.topic == TRANSACTIONS { READ_COMMITTED } else { READ_UNCOMMITTED };
+            let request = fetch(self.topic, positions).with_isolation_level(isolation);
             self.contacts.ask(world, leader, FETCH, &request, Asked::Fetch);
         }
     }
@@ -119,7 +129,10 @@ impl Consumer {
                     for (offset, name) in
                         fetched.records.into_iter().filter(|(offset, _)| *offset >= *position)
                     {
-                        world.note(Event::Read { reader: self.id, partition, offset, name });
+                        world.note(match self.topic {
+                            TRANSACTIONS => Event::ReadCommitted { partition, offset, name },
+                            _ => Event::Read { reader: self.id, partition, offset, name },
+                        });
                     }
                     *position = (*position).max(fetched.next_offset);
                 }
@@ -138,7 +151,7 @@ pub struct Fetched {
 }
 
 /// A Fetch request for these partitions and offsets.
-pub fn fetch(positions: impl IntoIterator<Item = (i32, i64)>) -> FetchRequest {
+pub fn fetch(name: &'static str, positions: impl IntoIterator<Item = (i32, i64)>) -> FetchRequest {
     let partition = |(partition, offset): (i32, i64)| {
         FetchPartition::default()
             .with_partition(partition)
@@ -151,7 +164,7 @@ pub fn fetch(positions: impl IntoIterator<Item = (i32, i64)>) -> FetchRequest {
         .with_min_bytes(1)
         .with_max_bytes(1 << 20)
         .with_session_epoch(-1)
-        .with_topics(vec![FetchTopic::default().with_topic(topic()).with_partitions(partitions)])
+        .with_topics(vec![FetchTopic::default().with_topic(topic(name)).with_partitions(partitions)])
 }
 
 /// What a Fetch was answered for each partition: records, or an error's code.
@@ -160,7 +173,11 @@ pub fn read_fetched(frame: Bytes) -> Vec<(i32, Result<Fetched, i16>)> {
     let partitions = response.responses.into_iter().flat_map(|topic| topic.partitions);
     let read = |data: kafka_protocol::messages::fetch_response::PartitionData| {
         let outcome = match data.error_code {
-            0 => Ok(records_of(data.records.unwrap_or_default())),
+            0 => {
+                let aborted = data.aborted_transactions.unwrap_or_default();
+                let aborted = aborted.into_iter().map(|one| (one.first_offset, one.producer_id.0)).collect();
+                Ok(records_of(data.records.unwrap_or_default(), aborted))
+            }
             code => Err(code),
         };
         (data.partition_index, outcome)
@@ -179,25 +196,46 @@ pub fn is_passing(code: i16) -> bool {
     passing.iter().any(|error| error.code() == code)
 }
 
-fn records_of(mut bytes: Bytes) -> Fetched {
+/// The records of whole batches, but for those of aborted transactions: each begins at an offset, of a producer.
+fn records_of(mut bytes: Bytes, mut aborted: Vec<(i64, i64)>) -> Fetched {
     let mut fetched = Fetched { records: Vec::new(), next_offset: 0 };
+    let mut skipped: BTreeSet<i64> = BTreeSet::new();
     while let Some(size) =
         BatchView::new(&bytes).and_then(|view| view.size()).filter(|size| *size <= bytes.len())
     {
         let batch = bytes.split_to(size);
         let Some(view) = BatchView::new(&batch) else { break };
+        fetched.next_offset = view.last_offset() + 1;
+        aborted.retain(|(first_offset, producer_id)| {
+            let begins = *first_offset <= view.last_offset();
+            if begins {
+                skipped.insert(*producer_id);
+            }
+            !begins
+        });
         let body = batch.slice(HEADER_LEN..);
         let body = match view.codec() {
             Some(Codec::None) | None => body,
             Some(codec) => decompress(codec, &body, 1 << 20).expect("what a model compressed can be read"),
         };
-        for record in RecordIter::new(&body, view.count()) {
-            let record = record.expect("what a model wrote can be read");
+        let records = RecordIter::new(&body, view.count());
+        let mut records = records.map(|record| record.expect("what a model wrote can be read"));
+        if view.is_control() {
+            // A marker's key is a version and a kind: 0 aborts.
+            let key = records.next().and_then(|record| record.key);
+            if key.is_some_and(|key| key.get(2..4) == Some(&[0, 0])) {
+                skipped.remove(&view.producer_id());
+            }
+            continue;
+        }
+        if view.is_transactional() && skipped.contains(&view.producer_id()) {
+            continue;
+        }
+        for record in records {
             let offset = view.base_offset() + i64::from(record.offset_delta);
             let name = record.value.and_then(RecordName::read);
             fetched.records.push((offset, name.expect("records have names")));
         }
-        fetched.next_offset = view.last_offset() + 1;
     }
     fetched
 }

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::checkers::Event;
 use super::consumer::{fetch, is_passing, read_fetched};
-use super::contacts::{Contacts, topic};
+use super::contacts::{Contacts, TOPIC, topic};
 use super::world::{self, ClientId, Incident, Notice, World};
 use crate::base::{ErrorCode, NodeId};
 
@@ -66,7 +66,7 @@ impl ConsumerMember {
     pub fn new(id: ClientId, bootstrap: Vec<NodeId>, world: &mut World) -> Self {
         ConsumerMember {
             id,
-            contacts: Contacts::new(id, bootstrap),
+            contacts: Contacts::new(id, bootstrap, TOPIC),
             coordinator: None,
             member_id: StrBytes::from_string(world.entropy.next_uuid().to_string()),
             epoch: 0,
@@ -327,7 +327,7 @@ impl ConsumerMember {
         }
         for (leader, positions) in by_leader {
             // A fetch must not keep the heartbeats from the coordinator waiting.
-            let request: FetchRequest = fetch(positions).with_max_wait_ms(0);
+            let request: FetchRequest = fetch(TOPIC, positions).with_max_wait_ms(0);
             self.contacts.ask(world, leader, FETCH, &request, Asked::Fetch);
         }
     }
@@ -346,7 +346,7 @@ impl ConsumerMember {
         if self.epoch == 0 || self.says_all {
             return request
                 .with_rebalance_timeout_ms(REBALANCE_TIMEOUT_MS)
-                .with_subscribed_topic_names(Some(vec![topic()]))
+                .with_subscribed_topic_names(Some(vec![topic(TOPIC)]))
                 .with_topic_partitions(Some(owned));
         }
         request.with_topic_partitions(Some(owned))
@@ -354,7 +354,7 @@ impl ConsumerMember {
 
     fn offset_fetch(&self, partitions: Vec<i32>) -> OffsetFetchRequest {
         let topics =
-            OffsetFetchRequestTopics::default().with_name(topic()).with_partition_indexes(partitions);
+            OffsetFetchRequestTopics::default().with_name(topic(TOPIC)).with_partition_indexes(partitions);
         let group = OffsetFetchRequestGroup::default()
             .with_group_id(GroupId(StrBytes::from_static_str(GROUP)))
             .with_member_id(Some(self.member_id.clone()))
@@ -374,7 +374,9 @@ impl ConsumerMember {
             .with_generation_id_or_member_epoch(self.epoch)
             .with_member_id(self.member_id.clone())
             .with_topics(vec![
-                OffsetCommitRequestTopic::default().with_name(topic()).with_partitions(partitions.collect()),
+                OffsetCommitRequestTopic::default()
+                    .with_name(topic(TOPIC))
+                    .with_partitions(partitions.collect()),
             ])
     }
 }

@@ -15,13 +15,17 @@ const METADATA: i16 = 12;
 /// After so long without an answer a client closes the connection (`request.timeout.ms`).
 const REQUEST_TIMEOUT_MS: u64 = 8_000;
 
-/// The topic of all models.
+/// The topic of the models without transactions.
 pub const TOPIC: &str = "t";
+
+/// The topic of those with.
+pub const TRANSACTIONS: &str = "x";
 
 /// A client's connections, and what it knows of the cluster. `A` says what it has asked on one.
 #[derive(Debug)]
 pub struct Contacts<A> {
     client: ClientId,
+    topic: &'static str,
     bootstrap: Vec<NodeId>,
     by_broker: BTreeMap<NodeId, Contact<A>>,
     leaders: BTreeMap<i32, NodeId>,
@@ -43,16 +47,17 @@ struct Asked<A> {
     since_ms: u64,
 }
 
-/// The topic's name as the codec has it.
-pub fn topic() -> TopicName {
-    TopicName(StrBytes::from_static_str(TOPIC))
+/// A topic's name as the codec has it.
+pub fn topic(name: &'static str) -> TopicName {
+    TopicName(StrBytes::from_static_str(name))
 }
 
 impl<A> Contacts<A> {
     /// Of a client that knows where the brokers are.
-    pub fn new(client: ClientId, bootstrap: Vec<NodeId>) -> Self {
+    pub fn new(client: ClientId, bootstrap: Vec<NodeId>, topic: &'static str) -> Self {
         Contacts {
             client,
+            topic,
             bootstrap,
             by_broker: BTreeMap::new(),
             leaders: BTreeMap::new(),
@@ -109,7 +114,7 @@ impl<A> Contacts<A> {
     /// Asks any broker who leads what, unless that is asked already.
     pub fn ask_metadata(&mut self, world: &mut World, what: A) {
         let broker = self.any(world);
-        let topics = vec![MetadataRequestTopic::default().with_name(Some(topic()))];
+        let topics = vec![MetadataRequestTopic::default().with_name(Some(topic(self.topic)))];
         let request = MetadataRequest::default().with_topics(Some(topics));
         self.ask(world, broker, METADATA, &request, what);
     }

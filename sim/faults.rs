@@ -108,6 +108,11 @@ impl Faults {
 
     /// A broker starts again, perhaps without what its high watermarks didn't cover.
     pub fn restart(&mut self, world: &mut World, broker: NodeId) {
+        if !world.cluster.brokers().contains(&(broker, BrokerState::Down)) {
+            // It has yet to go, since a slow link keeps it from handing over.
+            world.schedule(1_000, Incident::Restart(broker));
+            return;
+        }
         let mut kept = Kept::Everything;
         if self.may_lose_tails && self.entropy.below(2) == 0 && self.may_lose_tail(world, broker) {
             kept = Kept::Replicated;

@@ -17,7 +17,7 @@ use kafka_protocol::protocol::{Request, StrBytes};
 
 use super::checkers::Event;
 use super::consumer::{fetch, is_passing, read_fetched};
-use super::contacts::{Contacts, topic};
+use super::contacts::{Contacts, TOPIC, topic};
 use super::world::{self, ClientId, Incident, Notice, World};
 use crate::base::{ErrorCode, NodeId};
 
@@ -74,7 +74,7 @@ impl Member {
     pub fn new(id: ClientId, bootstrap: Vec<NodeId>) -> Self {
         Member {
             id,
-            contacts: Contacts::new(id, bootstrap),
+            contacts: Contacts::new(id, bootstrap, TOPIC),
             coordinator: None,
             member_id: StrBytes::default(),
             stage: Stage::Outside,
@@ -371,7 +371,7 @@ impl Member {
     fn fetch(&mut self, world: &mut World, generation: i32, by_leader: BTreeMap<NodeId, Vec<(i32, i64)>>) {
         for (leader, positions) in by_leader {
             // A fetch must not keep the heartbeats from the coordinator waiting.
-            let request: FetchRequest = fetch(positions).with_max_wait_ms(0);
+            let request: FetchRequest = fetch(TOPIC, positions).with_max_wait_ms(0);
             self.contacts.ask(world, leader, FETCH, &request, Asked::Fetch { generation });
         }
     }
@@ -429,14 +429,17 @@ impl Member {
             .with_generation_id_or_member_epoch(generation)
             .with_member_id(self.member_id.clone())
             .with_topics(vec![
-                OffsetCommitRequestTopic::default().with_name(topic()).with_partitions(partitions.collect()),
+                OffsetCommitRequestTopic::default()
+                    .with_name(topic(TOPIC))
+                    .with_partitions(partitions.collect()),
             ])
     }
 }
 
 fn offset_fetch(partitions: &[i32]) -> OffsetFetchRequest {
-    let topics =
-        OffsetFetchRequestTopics::default().with_name(topic()).with_partition_indexes(partitions.to_vec());
+    let topics = OffsetFetchRequestTopics::default()
+        .with_name(topic(TOPIC))
+        .with_partition_indexes(partitions.to_vec());
     let group = OffsetFetchRequestGroup::default()
         .with_group_id(GroupId(StrBytes::from_static_str(GROUP)))
         .with_topics(Some(vec![topics]));

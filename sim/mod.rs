@@ -9,7 +9,8 @@
 //!
 //! - `world.rs`: the cluster, the network between it and the clients, the clock.
 //! - `contacts.rs`: what every client has: connections to brokers, and who leads what.
-//! - `producer.rs`, `consumer.rs`, `member.rs`, `consumer_member.rs`, `admin.rs`: the clients.
+//! - `producer.rs`, `consumer.rs`, `member.rs`, `consumer_member.rs`, `transactor.rs`,
+//!   `admin.rs`: the clients.
 //! - `faults.rs`: what goes wrong, and how it is made whole.
 //! - `checkers/`: what may never happen, one a file, each with a bug that can be planted
 //!   ([`Bug`](crate::base::planted::Bug)) and that it finds.
@@ -25,6 +26,7 @@ mod producer;
 mod scenario;
 #[cfg(test)]
 mod tests;
+mod transactor;
 mod world;
 
 pub use scenario::{Counts, Failure, Outcome, run, run_traced, run_with_bug};

@@ -9,7 +9,7 @@ use kafka_protocol::messages::{
 };
 
 use super::checkers::{Event, RecordName};
-use super::contacts::{Contacts, topic};
+use super::contacts::{Contacts, TOPIC, topic};
 use super::world::{self, ClientId, Incident, Notice, World};
 use crate::base::{ErrorCode, NodeId};
 use crate::wire::batch::Codec;
@@ -56,7 +56,7 @@ impl Producer {
     pub fn new(id: ClientId, bootstrap: Vec<NodeId>, records: u64) -> Self {
         Producer {
             id,
-            contacts: Contacts::new(id, bootstrap),
+            contacts: Contacts::new(id, bootstrap, TOPIC),
             producer: None,
             partitions: BTreeMap::new(),
             records,
@@ -163,7 +163,7 @@ impl Producer {
                 .with_records(Some(batch.bytes.clone()));
             let request =
                 ProduceRequest::default().with_acks(-1).with_timeout_ms(3_000).with_topic_data(vec![
-                    TopicProduceData::default().with_name(topic()).with_partition_data(vec![data]),
+                    TopicProduceData::default().with_name(topic(TOPIC)).with_partition_data(vec![data]),
                 ]);
             progress.in_flight =
                 self.contacts.ask(world, leader, PRODUCE, &request, Asked::Produce(*partition));

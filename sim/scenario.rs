@@ -7,10 +7,11 @@ use super::admin::Admin;
 use super::checkers::{self, Checker};
 use super::consumer::Consumer;
 use super::consumer_member::ConsumerMember;
-use super::contacts::TOPIC;
+use super::contacts::{TOPIC, TRANSACTIONS};
 use super::faults::{Faults, Misfortune};
 use super::member::Member;
 use super::producer::Producer;
+use super::transactor::Transactor;
 use super::world::{Incident, Notice, Step, World};
 use crate::base::NodeId;
 use crate::base::entropy::Entropy;
@@ -22,6 +23,9 @@ use crate::controller::{ListenerEndpoint, NewTopic};
 /// How long everything may take to reach its end once nothing goes wrong any more.
 const PATIENCE_MS: u64 = 300_000;
 
+/// How many partitions the topic of transactions has.
+const TRANSACTION_PARTITIONS: i32 = 2;
+
 /// How much a run has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -31,6 +35,8 @@ pub struct Counts {
     pub faults: u64,
     /// Records that were acknowledged.
     pub records: u64,
+    /// Transactions that were committed.
+    pub transactions: u64,
     /// Milliseconds of simulated time.
     pub simulated_ms: u64,
 }
@@ -40,6 +46,7 @@ impl std::ops::AddAssign for Counts {
         self.steps += other.steps;
         self.faults += other.faults;
         self.records += other.records;
+        self.transactions += other.transactions;
         self.simulated_ms += other.simulated_ms;
     }
 }
@@ -114,6 +121,7 @@ enum Client {
     Consumer(Consumer),
     Member(Member),
     ConsumerMember(ConsumerMember),
+    Transactor(Transactor),
     Admin(Admin),
 }
 
@@ -131,19 +139,21 @@ impl Run {
         let cluster = Cluster::new(config, now).expect("the simulator's configs are valid");
         let max_latency_ms = 1 + draw.below(20);
         let mut world = World::new(cluster, root.stream("network"), max_latency_ms);
-        world.command(Command::CreateTopic(NewTopic {
-            name: TOPIC.to_owned(),
-            partitions,
-            replication_factor: replicas as i16,
-            ..NewTopic::default()
-        }));
+        for (name, partitions) in [(TOPIC, partitions), (TRANSACTIONS, TRANSACTION_PARTITIONS)] {
+            world.command(Command::CreateTopic(NewTopic {
+                name: name.to_owned(),
+                partitions,
+                replication_factor: replicas as i16,
+                ..NewTopic::default()
+            }));
+        }
         let mut clients = Vec::new();
         for _ in 0..1 + draw.below(3) {
             let records = 10 + draw.below(60);
             clients.push(Client::Producer(Producer::new(clients.len(), ids.clone(), records)));
         }
         for _ in 0..1 + draw.below(2) {
-            clients.push(Client::Consumer(Consumer::new(clients.len(), ids.clone())));
+            clients.push(Client::Consumer(Consumer::new(clients.len(), ids.clone(), TOPIC)));
         }
         for _ in 0..draw.below(4) {
             clients.push(Client::Member(Member::new(clients.len(), ids.clone())));
@@ -151,6 +161,14 @@ impl Run {
         for _ in 0..draw.below(4) {
             let member = ConsumerMember::new(clients.len(), ids.clone(), &mut world);
             clients.push(Client::ConsumerMember(member));
+        }
+        let transactors = draw.below(3);
+        for _ in 0..transactors {
+            let transactions = 5 + draw.below(20);
+            clients.push(Client::Transactor(Transactor::new(clients.len(), ids.clone(), transactions)));
+        }
+        if transactors > 0 {
+            clients.push(Client::Consumer(Consumer::new(clients.len(), ids.clone(), TRANSACTIONS)));
         }
         if draw.below(2) == 0 {
             let admin = Admin::new(clients.len(), ids.clone(), partitions, replicas as usize);
@@ -186,6 +204,11 @@ impl Run {
             _ => None,
         });
         self.counts.records = producers.sum();
+        let transactors = self.clients.iter().filter_map(|client| match client {
+            Client::Transactor(transactor) => Some(transactor.committed()),
+            _ => None,
+        });
+        self.counts.transactions = transactors.sum();
         Outcome { digest: self.world.digest(), counts: self.counts, failure }
     }
 
@@ -260,18 +283,21 @@ impl Run {
             Client::Consumer(consumer) => consumer.notice(&mut self.world, notice),
             Client::Member(member) => member.notice(&mut self.world, notice),
             Client::ConsumerMember(member) => member.notice(&mut self.world, notice),
+            Client::Transactor(transactor) => transactor.notice(&mut self.world, notice),
             Client::Admin(admin) => admin.notice(&mut self.world, notice),
         }
     }
 
     fn crash_member(&mut self) {
-        let is_member =
-            |client: &&mut Client| matches!(client, Client::Member(_) | Client::ConsumerMember(_));
+        let is_member = |client: &&mut Client| {
+            matches!(client, Client::Member(_) | Client::ConsumerMember(_) | Client::Transactor(_))
+        };
         let count = self.clients.iter_mut().filter(is_member).count();
         let chosen = self.world.entropy.below(count as u64) as usize;
         match self.clients.iter_mut().filter(is_member).nth(chosen) {
             Some(Client::Member(member)) => member.crash(&mut self.world),
             Some(Client::ConsumerMember(member)) => member.crash(&mut self.world),
+            Some(Client::Transactor(transactor)) => transactor.crash(&mut self.world),
             _ => {}
         }
     }
@@ -297,22 +323,27 @@ impl Run {
         Failure { seed: self.seed, at_ms: self.world.now_ms, checker, what: format!("{what}\n{states}") }
     }
 
-    /// Where each partition ends, if all that was written is replicated.
-    fn ends(&self) -> Option<BTreeMap<i32, i64>> {
+    /// Where each partition of a topic ends, if all that was written is replicated and no transaction is open.
+    fn ends(&self, topic: &str, partitions: i32) -> Option<BTreeMap<i32, i64>> {
         let replicas = self.world.cluster.replica_states();
-        let leaders = replicas.iter().filter(|replica| replica.leads && &*replica.topic == TOPIC);
+        let leaders = replicas.iter().filter(|replica| replica.leads && &*replica.topic == topic);
         let ends: BTreeMap<i32, i64> = leaders
-            .filter(|leader| leader.high_watermark == leader.log_end_offset)
+            .filter(|leader| leader.last_stable_offset == leader.log_end_offset)
             .map(|leader| (leader.key.index, leader.log_end_offset))
             .collect();
-        (ends.len() == self.partitions as usize).then_some(ends)
+        (ends.len() == partitions as usize).then_some(ends)
     }
 
     fn is_done(&self) -> bool {
-        let Some(ends) = self.ends() else { return false };
+        let Some(ends) = self.ends(TOPIC, self.partitions) else { return false };
+        let Some(ends_of_transactions) = self.ends(TRANSACTIONS, TRANSACTION_PARTITIONS) else {
+            return false;
+        };
         let is_done = |client: &Client| match client {
             Client::Producer(producer) => producer.is_done(),
-            Client::Consumer(consumer) => consumer.has_read(&ends),
+            Client::Transactor(transactor) => transactor.is_done(),
+            Client::Consumer(consumer) if consumer.topic() == TOPIC => consumer.has_read(&ends),
+            Client::Consumer(consumer) => consumer.has_read(&ends_of_transactions),
             Client::Member(_) | Client::ConsumerMember(_) | Client::Admin(_) => true,
         };
         let classic = self.clients.iter().filter_map(|client| match client {
@@ -327,16 +358,20 @@ impl Run {
     }
 
     fn unfinished(&self) -> String {
-        let ends = self.ends();
-        let unfinished = self.clients.iter().filter(|client| match (client, &ends) {
-            (Client::Producer(producer), _) => !producer.is_done(),
-            (Client::Consumer(consumer), Some(ends)) => !consumer.has_read(ends),
-            (Client::Consumer(_), None) => true,
-            (Client::Member(_) | Client::ConsumerMember(_), _) => true,
-            (Client::Admin(_), _) => false,
+        let ends = self.ends(TOPIC, self.partitions);
+        let ends_of_transactions = self.ends(TRANSACTIONS, TRANSACTION_PARTITIONS);
+        let unfinished = self.clients.iter().filter(|client| match client {
+            Client::Producer(producer) => !producer.is_done(),
+            Client::Transactor(transactor) => !transactor.is_done(),
+            Client::Consumer(consumer) => {
+                let ends = if consumer.topic() == TOPIC { &ends } else { &ends_of_transactions };
+                !ends.as_ref().is_some_and(|ends| consumer.has_read(ends))
+            }
+            Client::Member(_) | Client::ConsumerMember(_) => true,
+            Client::Admin(_) => false,
         });
         let clients: Vec<String> = unfinished.map(|client| format!("{client:?}")).collect();
-        format!("ends {ends:?}\n{}", clients.join("\n"))
+        format!("ends {ends:?} {ends_of_transactions:?}\n{}", clients.join("\n"))
     }
 }
 
@@ -377,6 +412,10 @@ fn config(seed: u64, brokers: &[NodeId], replicas: i32, min_isr: i32) -> Cluster
         ("min.insync.replicas", min_isr.to_string()),
         ("default.replication.factor", replicas.to_string()),
         ("offsets.topic.num.partitions", "2".to_owned()),
+        ("transaction.state.log.num.partitions", "2".to_owned()),
+        ("transaction.state.log.replication.factor", replicas.to_string()),
+        ("transaction.state.log.min.isr", min_isr.to_string()),
+        ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "1000".to_owned()),
         ("offsets.topic.replication.factor", replicas.to_string()),
         ("replica.lag.time.max.ms", "10000".to_owned()),
         ("group.consumer.min.session.timeout.ms", "1000".to_owned()),
@@ -391,7 +430,10 @@ fn config(seed: u64, brokers: &[NodeId], replicas: i32, min_isr: i32) -> Cluster
         host: None,
         port: 9_091 + id.0 as u16,
     };
-    let node = |id: &NodeId| NodeConfig { id: *id, rack: None, endpoints: vec![endpoint(id)] };
+    let node = |id: &NodeId| {
+        let (endpoints, configs) = (vec![endpoint(id)], Overrides::default());
+        NodeConfig { id: *id, rack: None, endpoints, configs }
+    };
     ClusterConfig {
         nodes: brokers.iter().map(node).collect(),
         configs: BrokerConfigs { fixed, ..BrokerConfigs::default() },

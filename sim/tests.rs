@@ -38,6 +38,7 @@ fn every_planted_bug_is_found_by_its_checker() {
         (Bug::ForgetsCommits, "committed offsets stay"),
         (Bug::LosesAnswers, "requests are answered"),
         (Bug::LeavesHoles, "offsets have no holes"),
+        (Bug::ForgetsAborts, "transactions are seen whole or not at all"),
     ] {
         assert!(is_found(bug, checker), "{bug:?}: {checker}");
         let is_checker = checkers::all().iter().any(|one| one.name() == checker);

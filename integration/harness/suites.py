@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 SUITE_LIMIT_S = 480
-THREE_BROKERS = {"cluster"}  # Suites that need more than one.
+THREE_BROKERS = {"cluster", "cluster_python", "cluster_go"}  # Suites that need more than one.
 CARGO_LIMIT_S = 1800
 REPORT = re.compile(r"(ok|not ok|skip) (\w+)(?:: (.*))?$")
 

@@ -1,4 +1,4 @@
-//! A leader's high watermark never falls while it leads, and lies within its log.
+//! A leader's high watermark never falls while it leads, nor does its last stable offset; both lie within its log.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use crate::base::{NodeId, PartitionKey};
 use crate::cluster::ReplicaState;
 use crate::sim::world::World;
 
-/// The last high watermark of each term of a leader.
+/// The last high watermark and last stable offset of each term of a leader.
 #[derive(Debug, Default)]
 pub struct HighWatermark {
-    last: BTreeMap<(PartitionKey, i32, NodeId, u32), i64>,
+    last: BTreeMap<(PartitionKey, i32, NodeId, u32), (i64, i64)>,
 }
 
 impl Checker for HighWatermark {
@@ -30,14 +30,15 @@ impl Checker for HighWatermark {
             if !replica.leads {
                 continue;
             }
-            let last = self.last.entry((key, leader_epoch, broker, incarnation)).or_insert(high_watermark);
-            if high_watermark < *last {
+            let now = (high_watermark, replica.last_stable_offset);
+            let last = self.last.entry((key, leader_epoch, broker, incarnation)).or_insert(now);
+            if now.0 < last.0 || now.1 < last.1 {
                 return Err(format!(
-                    "the high watermark of {}-{} fell from {last} to {high_watermark} on broker {}",
+                    "high watermark and last stable offset of {}-{} fell from {last:?} to {now:?} on broker {}",
                     replica.topic, key.index, broker.0
                 ));
             }
-            *last = high_watermark;
+            *last = now;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ mod leaders;
 mod order;
 mod ownership;
 mod reads;
+mod transactions;
 
 use std::fmt;
 
@@ -100,8 +101,37 @@ pub enum Event {
         /// The offset; -1 for none.
         offset: i64,
     },
+    /// A transaction has ended, as far as its producer knows.
+    Ended {
+        /// Its producer and number; its records are named so too.
+        name: RecordName,
+        /// How.
+        end: End,
+        /// It wrote one record into each of so many partitions.
+        partitions: i32,
+    },
+    /// A consumer of committed transactions got a record.
+    ReadCommitted {
+        /// The partition.
+        partition: i32,
+        /// The record's offset.
+        offset: i64,
+        /// Which record.
+        name: RecordName,
+    },
     /// A client was told what nobody should be told here.
     Broken(String),
+}
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its producer was told that it is committed.
+    Committed,
+    /// It was aborted, or never to be committed.
+    Aborted,
+    /// Its producer asked for it to be committed, and never heard.
+    Unknown,
 }
 
 /// Looks out for one thing that may never happen.
@@ -146,5 +176,6 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(ownership::Ownership::default()),
         Box::new(committed::Committed::default()),
         Box::new(answered::Answered::default()),
+        Box::new(transactions::Transactions::default()),
     ]
 }

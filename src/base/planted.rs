@@ -22,11 +22,13 @@ pub enum Bug {
     LosesAnswers,
     /// An append leaves an offset out now and then.
     LeavesHoles,
+    /// Consumers are not told which transactions were aborted.
+    ForgetsAborts,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 9] = [
+    pub const ALL: [Bug; 10] = [
         Bug::AcknowledgesTooEarly,
         Bug::ReadsTooFar,
         Bug::ForgetsSequences,
@@ -36,6 +38,7 @@ impl Bug {
         Bug::ForgetsCommits,
         Bug::LosesAnswers,
         Bug::LeavesHoles,
+        Bug::ForgetsAborts,
     ];
 }
 

@@ -59,11 +59,13 @@ pub(super) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     // If nobody listens any more, the exit code still tells.
     let _ = writeln!(
         out,
-        "{} seeds, {} failed: {} faults, {} acknowledged records, {} steps, {} h of simulated time, in {:.1} s",
+        "{} seeds, {} failed: {} faults, {} acknowledged records, {} committed transactions, {} steps, {} h of simulated \
+         time, in {:.1} s",
         args.seeds,
         failures.len(),
         counts.faults,
         counts.records,
+        counts.transactions,
         counts.steps,
         counts.simulated_ms / 3_600_000,
         began.elapsed().as_secs_f64()

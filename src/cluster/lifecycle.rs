@@ -4,7 +4,7 @@ use super::Kept;
 use super::command::CommandError;
 use super::links::Envelope;
 use super::node::{BrokerState, Event, Identity, Life, Node};
-use super::{Cluster, MAX_BROKERS, NodeConfig, Output, Party};
+use super::{BROKER_DOWN, Cluster, MAX_BROKERS, NodeConfig, Output, Party};
 use crate::api::{Peer, PeerMessage};
 use crate::base::{ConnectionId, NodeId, Now};
 use crate::controller::{ControllerError, Registration};
@@ -157,7 +157,7 @@ impl Cluster {
             self.connections.remove(&connection);
             self.waits.remove(&connection);
             self.replies.forget(connection);
-            self.replies.push(Output::Close { connection, reason: "its broker is down" });
+            self.replies.push(Output::Close { connection, reason: BROKER_DOWN });
         }
         self.controller.excuse(id, true);
         self.tell_applied();

@@ -125,6 +125,9 @@ pub enum Output {
     BrokerUp(NodeId),
 }
 
+/// Why connections to a broker that is down are closed: nothing that anybody must hear of.
+pub const BROKER_DOWN: &str = "its broker is down";
+
 /// The most brokers that one cluster has.
 pub const MAX_BROKERS: u32 = 64;
 
@@ -227,7 +230,7 @@ impl Cluster {
         let node = self.nodes.iter().find(|node| node.id() == connection.node);
         if node.is_none_or(|node| node.state() == BrokerState::Down) {
             // It came while the listeners were being closed.
-            self.replies.push(Output::Close { connection: id, reason: "its broker is down" });
+            self.replies.push(Output::Close { connection: id, reason: BROKER_DOWN });
             return;
         }
         self.connections.insert(id, connection);
@@ -449,12 +452,17 @@ impl Cluster {
     /// Wakes those who wait for what has changed on one broker so far. Returns whether anything had.
     fn wake(&mut self, at: usize, now: Now) -> bool {
         let Node { broker, purgatory, timers, .. } = &mut self.nodes[at];
-        carry_out_timers(broker, purgatory, timers, now);
-        broker.note_coordinators_work();
+        if broker.coordinators.has_news() {
+            carry_out_timers(broker, purgatory, timers, now);
+            broker.note_coordinators_work();
+            let (_, mut parts, ..) = self.lend(at, now);
+            api::send_markers(&mut parts);
+        }
+        if self.nodes[at].broker.woken.is_empty() {
+            return false;
+        }
         let (purgatory, mut parts, replies, waits) = self.lend(at, now);
-        api::send_markers(&mut parts);
         let mut woken = std::mem::take(&mut parts.broker.woken);
-        let busy = !woken.is_empty();
         for key in woken.drain(..) {
             if let Key::HighWatermark(partition) = key {
                 let (coordinators, mut storage) = parts.coordinators();
@@ -471,7 +479,7 @@ impl Cluster {
             // Keeps its memory for the next time.
             parts.broker.woken = woken;
         }
-        busy
+        true
     }
 
     fn release_all(&mut self, now: Now) {

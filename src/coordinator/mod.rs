@@ -477,6 +477,11 @@ impl Coordinators {
         answered
     }
 
+    /// Whether there is anything to take: timers, what was written or answered, messages. Most requests leave none.
+    pub fn has_news(&self) -> bool {
+        self.groups.has_news() || self.transactions.has_news()
+    }
+
     /// Timers to be set or cancelled since the last call, in this order.
     pub fn take_timers(&mut self) -> Vec<TimerChange> {
         let of_groups = self.groups.timers.drain(..);

@@ -455,6 +455,14 @@ impl<S: ShardState> Runtime<S> {
         }
     }
 
+    /// Whether there is anything to take.
+    pub(super) fn has_news(&self) -> bool {
+        !(self.timers.is_empty()
+            && self.written.is_empty()
+            && self.answered.is_empty()
+            && self.messages.is_empty())
+    }
+
     /// When [`Runtime::clean_up`] must be called next.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         [self.next_clean_up, self.write_deadline].into_iter().flatten().min()

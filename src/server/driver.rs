@@ -28,7 +28,7 @@ use super::lock;
 use super::mailbox::{Delivery, Ending, Mailbox};
 use crate::api::{Connection, Prepared, Reply};
 use crate::base::{ConnectionId, Instant, NodeId, Now};
-use crate::cluster::{BrokerState, Cluster, Command, CommandError, Done, Output};
+use crate::cluster::{BROKER_DOWN, BrokerState, Cluster, Command, CommandError, Done, Output};
 
 /// What became of a request.
 #[derive(Debug)]
@@ -304,6 +304,9 @@ impl Driver {
         while let Some(output) = cluster.poll_output() {
             let (connection, delivery) = match output {
                 Output::Reply(reply) => (reply.connection, Delivery::Reply(reply)),
+                Output::Close { connection, reason: BROKER_DOWN } => {
+                    (connection, Delivery::End(Ending::BrokerDown))
+                }
                 Output::Close { connection, reason } => (connection, Delivery::End(Ending::Refused(reason))),
                 Output::BrokerDown(node) => {
                     self.change_door(DoorChange::Close(node));

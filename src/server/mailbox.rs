@@ -15,6 +15,8 @@ pub(crate) enum Ending {
     Shutdown,
     /// Nothing came for longer than `connections.max.idle.ms`.
     Idle,
+    /// Its broker is down.
+    BrokerDown,
     /// The cluster wants it, for this reason.
     Refused(&'static str),
     /// A handler panicked.

@@ -8,6 +8,7 @@ use super::reply::PartitionReply;
 use super::session::{FetchKey, FetchSpec, TopicKey};
 use crate::api::context::Parts;
 use crate::api::partitions;
+use crate::base::planted::{Bug, is_planted};
 use crate::base::{ConnectionId, ErrorCode, NodeId, PartitionKey, TopicId};
 use crate::log::{EpochEnd, OffsetPosition};
 use crate::replica::{FollowerFetch, Isolation, Replica};
@@ -183,7 +184,8 @@ fn read_one(
     reply.records = slices.parts;
     if limits.isolation == Isolation::LastStableOffset {
         let aborted = log.aborted_transactions(spec.fetch_offset, &reply.records);
-        let aborted = aborted.iter().map(|aborted| (aborted.producer_id, aborted.first_offset));
+        let told = if is_planted(Bug::ForgetsAborts) { &[] } else { &aborted[..] };
+        let aborted = told.iter().map(|aborted| (aborted.producer_id, aborted.first_offset));
         reply.aborted = Some(aborted.collect());
     }
     Ok((reply, Some(slices.start)))
