@@ -122,6 +122,10 @@ fn the_least_request_is_answered_at_every_version() {
             client.send(api as i16, version, api.request_header_version(version), &body);
             let next = client.ask(ApiKey::ApiVersions, 0, &[]);
             assert!(matches!(next, ResponseKind::ApiVersions(_)));
+        } else if api == ApiKey::DescribeAcls {
+            // All zeros are kinds that nobody knows, which Kafka takes for malformed.
+            client.send(api as i16, version, api.request_header_version(version), &body);
+            assert!(client.receive().is_none());
         } else {
             client.ask(api, version, &body);
         }

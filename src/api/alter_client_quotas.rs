@@ -2,7 +2,7 @@
 //!
 //! Not done: quotas are checked, kept and listed, but hold nobody back.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use kafka_protocol::messages::alter_client_quotas_request::EntryData as Asked;
 use kafka_protocol::messages::alter_client_quotas_response::{EntityData, EntryData};
@@ -29,36 +29,32 @@ impl Api for AlterClientQuotas {
         context: &mut Context<'_>,
         request: AlterClientQuotasRequest,
     ) -> Answer<AlterClientQuotasResponse> {
-        let entities: Vec<Option<QuotaEntity>> = request.entries.iter().map(entity).collect();
-        let (mut seen, mut repeated) = (BTreeSet::new(), BTreeSet::new());
-        for entity in entities.iter().flatten() {
-            if !seen.insert(entity) {
-                repeated.insert(entity.clone());
-            }
+        // An entity that comes twice is refused, and answered once.
+        let mut entries: BTreeMap<QuotaEntity, Vec<&Asked>> = BTreeMap::new();
+        for asked in &request.entries {
+            entries.entry(entity(asked)).or_default().push(asked);
         }
-        let rows = request.entries.iter().zip(entities).map(|(asked, entity)| {
-            let outcome = match entity {
-                None => Err("a kind of entity is named twice".to_owned()),
-                Some(entity) if repeated.contains(&entity) => Err("the entity is named twice".to_owned()),
-                Some(entity) => {
+        let rows = entries.into_iter().map(|(entity, asked)| {
+            let outcome = match asked.as_slice() {
+                [asked] => {
                     let quotas = context.parts.controller.client_quotas_mut();
-                    let altered = quotas.alter(entity, &operations(asked), request.validate_only);
+                    let altered = quotas.alter(entity.clone(), &operations(asked), request.validate_only);
                     altered.map_err(|error| error.to_string())
                 }
+                _ => Err("the entity is named twice".to_owned()),
             };
-            row(asked, outcome.err())
+            row(entity, outcome.err())
         });
         Answer::Ready(AlterClientQuotasResponse::default().with_entries(rows.collect()))
     }
 }
 
-/// Whose quotas are meant; none if a kind of entity comes twice.
-fn entity(asked: &Asked) -> Option<QuotaEntity> {
+/// Whose quotas are meant. Of a kind of entity that comes twice the last word counts.
+fn entity(asked: &Asked) -> QuotaEntity {
     let parts = asked.entity.iter();
-    let entity: QuotaEntity = parts
+    parts
         .map(|part| (part.entity_type.to_string(), part.entity_name.as_ref().map(ToString::to_string)))
-        .collect();
-    (entity.len() == asked.entity.len()).then_some(entity)
+        .collect()
 }
 
 fn operations(asked: &Asked) -> Vec<QuotaOperation> {
@@ -69,11 +65,9 @@ fn operations(asked: &Asked) -> Vec<QuotaOperation> {
     asked.ops.iter().map(operation).collect()
 }
 
-fn row(asked: &Asked, why: Option<String>) -> EntryData {
-    let entity = asked.entity.iter().map(|part| {
-        EntityData::default()
-            .with_entity_type(part.entity_type.clone())
-            .with_entity_name(part.entity_name.clone())
+fn row(entity: QuotaEntity, why: Option<String>) -> EntryData {
+    let entity = entity.into_iter().map(|(kind, name)| {
+        EntityData::default().with_entity_type(names::text(kind)).with_entity_name(name.map(names::text))
     });
     let error = if why.is_some() { ErrorCode::InvalidRequest } else { ErrorCode::None };
     EntryData::default()

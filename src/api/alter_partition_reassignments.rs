@@ -35,6 +35,10 @@ impl Api for AlterPartitionReassignments {
         context: &mut Context<'_>,
         request: AlterPartitionReassignmentsRequest,
     ) -> Answer<AlterPartitionReassignmentsResponse> {
+        if request.topics.is_empty() {
+            // As Kafka answers where there is nothing to do: with the defaults of the response's fields.
+            return Answer::Ready(AlterPartitionReassignmentsResponse::default());
+        }
         let is_late = request.timeout_ms <= 0;
         let before = context.parts.controller.last_change();
         let may_change_factor = request.allow_replication_factor_change;

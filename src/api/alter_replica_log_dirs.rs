@@ -1,7 +1,8 @@
 //! AlterReplicaLogDirs (34), versions 1–2: moves replicas between a broker's directories (KIP-113).
 //!
 //! There is one directory here (see DescribeLogDirs). To move a replica there changes nothing and succeeds, as in Kafka;
-//! any other directory is LOG_DIR_NOT_FOUND.
+//! any other directory is LOG_DIR_NOT_FOUND. A topic whose name is too long for a folder that is being moved is
+//! INVALID_TOPIC_EXCEPTION (KAFKA-4893).
 
 use std::collections::BTreeMap;
 
@@ -40,6 +41,7 @@ impl Api for AlterReplicaLogDirs {
                 let of_topic = errors.entry(topic.name.as_str()).or_default();
                 for &index in &topic.partitions {
                     let outcome = match *dir.path == *own {
+                        _ if is_too_long(&topic.name, index) => Err(ErrorCode::InvalidTopicException),
                         true => partitions::by_name(&context.parts, &topic.name, index).map(|_| ()),
                         false => Err(ErrorCode::LogDirNotFound),
                     };
@@ -59,4 +61,11 @@ impl Api for AlterReplicaLogDirs {
         });
         Answer::Ready(AlterReplicaLogDirsResponse::default().with_results(results.collect()))
     }
+}
+
+/// Whether Kafka's folder for a replica that is being moved would have a longer name than file systems take:
+/// `topic-index.` with 32 digits and `-future`.
+fn is_too_long(topic: &str, index: i32) -> bool {
+    const MAX_FOLDER_NAME: usize = 255;
+    topic.len() + format!("-{index}.").len() + 32 + "-future".len() > MAX_FOLDER_NAME
 }

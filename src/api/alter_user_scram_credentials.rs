@@ -47,6 +47,8 @@ impl Api for AlterUserScramCredentials {
         let results = users.into_iter().map(|(user, changes)| {
             let (error, why) = match changes.carry_out(user, credentials) {
                 Ok(()) => (ErrorCode::None, None),
+                // Kafka says no more of it.
+                Err(error @ ScramError::EmptyPassword) => (error.code(), None),
                 Err(error) => (error.code(), Some(names::text(error.to_string()))),
             };
             AlterUserScramCredentialsResult::default()

@@ -6,7 +6,7 @@
 use kafka_protocol::messages::create_acls_response::AclCreationResult;
 use kafka_protocol::messages::{ApiKey, CreateAclsRequest, CreateAclsResponse};
 
-use super::{Answer, Api, Context, NO_AUTHORIZER, Refusal, names, prepare::Preparation};
+use super::{Answer, Api, Context, NO_AUTHORIZER, Refusal, acl_kinds, names, prepare::Preparation};
 use crate::base::ErrorCode;
 
 pub(crate) struct CreateAcls;
@@ -18,7 +18,11 @@ impl Api for CreateAcls {
     type Request = usize;
     type Response = CreateAclsResponse;
 
-    fn prepare(wire: CreateAclsRequest, _: &Preparation) -> Result<usize, Refusal> {
+    fn prepare(wire: CreateAclsRequest, preparation: &Preparation) -> Result<usize, Refusal> {
+        for creation in &wire.creations {
+            let kinds = [creation.resource_type, creation.resource_pattern_type];
+            acl_kinds::check(preparation, kinds, [creation.operation, creation.permission_type])?;
+        }
         Ok(wire.creations.len())
     }
 

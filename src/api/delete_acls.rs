@@ -6,7 +6,7 @@
 use kafka_protocol::messages::delete_acls_response::DeleteAclsFilterResult;
 use kafka_protocol::messages::{ApiKey, DeleteAclsRequest, DeleteAclsResponse};
 
-use super::{Answer, Api, Context, NO_AUTHORIZER, Refusal, names, prepare::Preparation};
+use super::{Answer, Api, Context, NO_AUTHORIZER, Refusal, acl_kinds, names, prepare::Preparation};
 use crate::base::ErrorCode;
 
 pub(crate) struct DeleteAcls;
@@ -18,7 +18,11 @@ impl Api for DeleteAcls {
     type Request = usize;
     type Response = DeleteAclsResponse;
 
-    fn prepare(wire: DeleteAclsRequest, _: &Preparation) -> Result<usize, Refusal> {
+    fn prepare(wire: DeleteAclsRequest, preparation: &Preparation) -> Result<usize, Refusal> {
+        for filter in &wire.filters {
+            let kinds = [filter.resource_type_filter, filter.pattern_type_filter];
+            acl_kinds::check(preparation, kinds, [filter.operation, filter.permission_type])?;
+        }
         Ok(wire.filters.len())
     }
 

@@ -5,7 +5,7 @@
 
 use kafka_protocol::messages::{ApiKey, DescribeAclsRequest, DescribeAclsResponse};
 
-use super::{Answer, Api, Context, NO_AUTHORIZER, Refusal, names, prepare::Preparation};
+use super::{Answer, Api, Context, NO_AUTHORIZER, Refusal, acl_kinds, names, prepare::Preparation};
 use crate::base::ErrorCode;
 
 pub(crate) struct DescribeAcls;
@@ -17,8 +17,9 @@ impl Api for DescribeAcls {
     type Request = ();
     type Response = DescribeAclsResponse;
 
-    fn prepare(_: DescribeAclsRequest, _: &Preparation) -> Result<(), Refusal> {
-        Ok(())
+    fn prepare(wire: DescribeAclsRequest, preparation: &Preparation) -> Result<(), Refusal> {
+        let kinds = [wire.resource_type_filter, wire.pattern_type_filter];
+        acl_kinds::check(preparation, kinds, [wire.operation, wire.permission_type])
     }
 
     fn handle(_: &mut Context<'_>, (): ()) -> Answer<DescribeAclsResponse> {

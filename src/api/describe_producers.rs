@@ -38,6 +38,11 @@ impl Api for DescribeProducers {
                         .with_error_code(ErrorCode::InvalidTopicException.code())
                         .with_error_message(Some(names::text(why.to_string())));
                 }
+                if context.parts.controller.topics().by_name(&topic.name).is_none() {
+                    return response
+                        .with_error_code(ErrorCode::UnknownTopicOrPartition.code())
+                        .with_error_message(Some(names::text("There is no such topic.")));
+                }
                 match producers(&context.parts, &topic.name, index) {
                     Ok(producers) => response.with_active_producers(producers),
                     Err(error) => response.with_error_code(error.code()),

@@ -15,6 +15,14 @@ pub(crate) trait Response {
     /// 0, or 1 where the header has tagged fields.
     fn header_version(&self, version: i16) -> i16;
 
+    /// Whether [`Response::finish`] would take so long that others should not have to wait for it.
+    fn is_heavy(&self) -> bool {
+        false
+    }
+
+    /// Does the work that was left to be done outside of the cluster; if it wasn't, `encode` does it.
+    fn finish(&mut self) {}
+
     /// Appends the body to `frame`.
     fn encode(&self, version: i16, frame: &mut Frame<'_>) -> Result<(), EncodeError>;
 }
@@ -117,6 +125,22 @@ pub fn encode(reply: &Reply, buffer: &mut BytesMut, parts: &mut Vec<Bytes>) -> R
     parts[first] = head.freeze();
     parts.extend(tail.filter(|tail| !tail.is_empty()).map(BytesMut::freeze));
     Ok(())
+}
+
+impl Reply {
+    /// Whether there is work left in it that takes so long that it should be done aside, by [`Reply::finish`]: to look
+    /// into large batches.
+    pub fn is_heavy(&self) -> bool {
+        self.response.as_ref().is_some_and(|response| response.0.as_encodable().is_heavy())
+    }
+
+    /// Does the work that is left.
+    pub fn finish(mut self) -> Self {
+        if let Some(response) = &mut self.response {
+            response.0.as_encodable_mut().finish();
+        }
+        self
+    }
 }
 
 /// The body alone, in one piece: what tests compare.

@@ -13,7 +13,9 @@
 //! OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5) to what lies above.
 //!
 //! Any other negative timestamp, or one above the version, is UNSUPPORTED_VERSION for its partition. No such record is
-//! offset −1 without an error. Versions: 4 has leader epochs (KIP-320); 10 a timeout for tiered storage.
+//! offset −1 without an error. Batches are looked into outside of the cluster, and large ones aside.
+//!
+//! Versions: 4 has leader epochs (KIP-320); 10 a timeout for tiered storage.
 
 use indexmap::IndexMap;
 use indexmap::map::Entry;
@@ -22,12 +24,15 @@ use kafka_protocol::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
 };
 use kafka_protocol::messages::{ApiKey, ListOffsetsRequest, ListOffsetsResponse, TopicName};
+use kafka_protocol::protocol::HeaderVersion;
 use rustc_hash::FxBuildHasher;
 
 use super::by_topic::by_topic;
+use super::prepare::HEAVY_COMPRESSED_BYTES;
 use super::subjects::NamesTopic;
-use super::{Answer, Api, Context, Refusal, partitions, prepare::Preparation};
+use super::{Answer, Api, Context, Refusal, encode, partitions, prepare::Preparation};
 use crate::base::ErrorCode;
+use crate::log::TimestampLookup;
 use crate::replica::{Isolation, Replica};
 
 const LATEST: i64 = -1;
@@ -55,7 +60,7 @@ impl Api for ListOffsets {
     const VERSIONS: std::ops::RangeInclusive<i16> = 1..=10;
     type Wire = ListOffsetsRequest;
     type Request = Asked;
-    type Response = ListOffsetsResponse;
+    type Response = ListOffsetsReply;
     const NAMES_TOPIC: Option<NamesTopic<Self::Request>> =
         Some(|asked, topic, _| asked.request.topics.iter().any(|one| topic.is_named(&one.name)));
 
@@ -63,10 +68,17 @@ impl Api for ListOffsets {
         Ok(Asked { request, max_decompressed_bytes: preparation.limits.max_decompressed_bytes })
     }
 
-    fn handle(context: &mut Context<'_>, asked: Asked) -> Answer<ListOffsetsResponse> {
+    fn handle(context: &mut Context<'_>, asked: Asked) -> Answer<ListOffsetsReply> {
         let Asked { request, max_decompressed_bytes } = asked;
+        let has_leader_epochs = context.caller.version >= 4;
         if !matches!(request.isolation_level, 0 | 1) {
-            return Answer::Ready(failed(&request, ErrorCode::UnknownServerError));
+            let response = failed(&request, ErrorCode::UnknownServerError);
+            return Answer::Ready(ListOffsetsReply {
+                response,
+                lookups: Vec::new(),
+                has_leader_epochs,
+                max_decompressed_bytes,
+            });
         }
         let query = Query {
             version: context.caller.version,
@@ -76,10 +88,8 @@ impl Api for ListOffsets {
                 (CONSUMER, _) => Isolation::HighWatermark,
                 _ => Isolation::LogEnd,
             },
-            max_decompressed_bytes,
         };
-        let mut rows: IndexMap<(&TopicName, i32), ListOffsetsPartitionResponse, FxBuildHasher> =
-            IndexMap::default();
+        let mut rows: IndexMap<(&TopicName, i32), Row, FxBuildHasher> = IndexMap::default();
         for topic in &request.topics {
             for partition in &topic.partitions {
                 let index = partition.partition_index;
@@ -95,10 +105,83 @@ impl Api for ListOffsets {
                 }
             }
         }
-        let topics = by_topic(rows.into_iter().map(|((topic, _), row)| (topic, row))).map(|(topic, rows)| {
-            ListOffsetsTopicResponse::default().with_name(topic.clone()).with_partitions(rows)
-        });
-        Answer::Ready(ListOffsetsResponse::default().with_topics(topics.collect()))
+        let (mut topics, mut lookups) = (Vec::new(), Vec::new());
+        for (topic, rows) in by_topic(rows.into_iter().map(|((topic, _), row)| (topic, row))) {
+            let place = topics.len();
+            let of_topic = rows.iter().enumerate().filter_map(|(row, Row { pending, .. })| {
+                pending.clone().map(|pending| ((place, row), pending))
+            });
+            lookups.extend(of_topic);
+            let rows = rows.into_iter().map(|row| row.response).collect();
+            topics.push(ListOffsetsTopicResponse::default().with_name(topic.clone()).with_partitions(rows));
+        }
+        let response = ListOffsetsResponse::default().with_topics(topics);
+        Answer::Ready(ListOffsetsReply { response, lookups, has_leader_epochs, max_decompressed_bytes })
+    }
+}
+
+/// The answer, and what is still to be looked for: that may mean to decompress many batches, for which the cluster has no
+/// time.
+#[derive(Clone, Debug)]
+pub(crate) struct ListOffsetsReply {
+    response: ListOffsetsResponse,
+    lookups: Vec<(Place, Pending)>,
+    has_leader_epochs: bool,
+    max_decompressed_bytes: usize,
+}
+
+/// A look-up that isn't done.
+#[derive(Clone, Debug)]
+struct Pending {
+    lookup: TimestampLookup,
+    /// A record counts only below this offset, if a consumer could read it.
+    end: i64,
+    /// What is answered where there is no such record.
+    if_missing: ErrorCode,
+}
+
+/// Where a look-up's answer belongs: which topic, and which of its rows.
+type Place = (usize, usize);
+
+/// So many bytes of records are walked through in about a millisecond.
+const HEAVY_PLAIN_BYTES: usize = 1 << 20;
+
+impl encode::Response for ListOffsetsReply {
+    fn header_version(&self, version: i16) -> i16 {
+        <ListOffsetsResponse as HeaderVersion>::header_version(version)
+    }
+
+    fn is_heavy(&self) -> bool {
+        let unread = self.lookups.iter().map(|(_, pending)| pending.lookup.unread_bytes());
+        let (compressed, plain) = unread.fold((0, 0), |sum, unread| (sum.0 + unread.0, sum.1 + unread.1));
+        compressed >= HEAVY_COMPRESSED_BYTES || plain >= HEAVY_PLAIN_BYTES
+    }
+
+    fn finish(&mut self) {
+        for ((topic, row), pending) in std::mem::take(&mut self.lookups) {
+            let rows = self.response.topics.get_mut(topic).map(|topic| &mut topic.partitions);
+            let Some(row) = rows.and_then(|rows| rows.get_mut(row)) else { continue };
+            match pending.lookup.finish(self.max_decompressed_bytes) {
+                Ok(Some(found)) if found.offset < pending.end => {
+                    (row.offset, row.timestamp) = (found.offset, found.timestamp_ms);
+                    if self.has_leader_epochs {
+                        row.leader_epoch = found.leader_epoch;
+                    }
+                }
+                Ok(_) => row.error_code = pending.if_missing.code(),
+                // What was let in can be read again, but for a compressed batch above today's bound.
+                Err(_) => row.error_code = ErrorCode::CorruptMessage.code(),
+            }
+        }
+    }
+
+    fn encode(&self, version: i16, frame: &mut encode::Frame<'_>) -> Result<(), encode::EncodeError> {
+        if self.lookups.is_empty() {
+            return encode::Response::encode(&self.response, version, frame);
+        }
+        let mut finished = self.clone();
+        finished.finish();
+        encode::Response::encode(&finished.response, version, frame)
     }
 }
 
@@ -115,12 +198,24 @@ fn row(index: i32, error: ErrorCode) -> ListOffsetsPartitionResponse {
     ListOffsetsPartitionResponse::default().with_partition_index(index).with_error_code(error.code())
 }
 
+/// What is said of a partition.
+struct Row {
+    response: ListOffsetsPartitionResponse,
+    pending: Option<Pending>,
+}
+
 /// What holds for every partition of a request.
 struct Query {
     version: i16,
     replica_id: i32,
     isolation: Isolation,
-    max_decompressed_bytes: usize,
+}
+
+/// What comes of a look-up.
+enum Outcome {
+    Found(Found),
+    /// The batches must be looked into.
+    Pending(Pending),
 }
 
 /// An offset, its timestamp (−1 for none) and its leader epoch (−1 for none).
@@ -145,7 +240,7 @@ impl Query {
         context: &Context<'_>,
         topic: &str,
         asked: &ListOffsetsPartition,
-    ) -> Result<Found, ErrorCode> {
+    ) -> Result<Outcome, ErrorCode> {
         let since = match asked.timestamp {
             0.. | LATEST | EARLIEST => 1,
             MAX_TIMESTAMP => 7,
@@ -164,34 +259,26 @@ impl Query {
         self.find(replica, asked.timestamp)
     }
 
-    fn find(&self, replica: &Replica, timestamp: i64) -> Result<Found, ErrorCode> {
+    fn find(&self, replica: &Replica, timestamp: i64) -> Result<Outcome, ErrorCode> {
         let log = replica.log();
-        let limit = self.max_decompressed_bytes;
-        let found = match timestamp {
+        let lookup = match timestamp {
             LATEST => {
                 self.check_available(replica)?;
-                return Ok(Found::place(replica.end_for(self.isolation), replica.leader_epoch()));
+                let end = replica.end_for(self.isolation);
+                return Ok(Outcome::Found(Found::place(end, replica.leader_epoch())));
             }
             EARLIEST | EARLIEST_LOCAL => {
                 let start = log.log_start_offset();
-                return Ok(Found::place(start, log.epochs().epoch_for_offset(start).unwrap_or(-1)));
+                let epoch = log.epochs().epoch_for_offset(start).unwrap_or(-1);
+                return Ok(Outcome::Found(Found::place(start, epoch)));
             }
-            LATEST_TIERED => return Ok(Found::NOTHING),
-            MAX_TIMESTAMP => log.offset_of_largest_timestamp(limit),
-            _ => log.offset_for_timestamp(timestamp, limit),
+            LATEST_TIERED => return Ok(Outcome::Found(Found::NOTHING)),
+            MAX_TIMESTAMP => log.look_up_largest_timestamp(),
+            _ => log.look_up_timestamp(timestamp),
         };
-        // What was let in can be read again, but for a compressed batch above today's bound.
-        let found = found.map_err(|_| ErrorCode::CorruptMessage)?;
-        // A record counts only if a consumer could read it.
-        let found = found.filter(|found| found.offset < replica.end_for(self.isolation));
-        if found.is_none() {
-            self.check_available(replica)?;
-        }
-        Ok(found.map_or(Found::NOTHING, |found| Found {
-            offset: found.offset,
-            timestamp: found.timestamp_ms,
-            leader_epoch: found.leader_epoch,
-        }))
+        let end = replica.end_for(self.isolation);
+        let if_missing = self.check_available(replica).err().unwrap_or(ErrorCode::None);
+        Ok(Outcome::Pending(Pending { lookup, end, if_missing }))
     }
 
     /// Checks that consumers can be told where the readable part of the log ends (KIP-207).
@@ -204,12 +291,14 @@ impl Query {
         }
     }
 
-    fn row(&self, index: i32, found: Result<Found, ErrorCode>) -> ListOffsetsPartitionResponse {
-        let (error, found) = match found {
-            Ok(found) => (ErrorCode::None, found),
-            Err(error) => (error, Found::NOTHING),
+    fn row(&self, index: i32, outcome: Result<Outcome, ErrorCode>) -> Row {
+        let (error, found, pending) = match outcome {
+            Ok(Outcome::Found(found)) => (ErrorCode::None, found, None),
+            Ok(Outcome::Pending(pending)) => (ErrorCode::None, Found::NOTHING, Some(pending)),
+            Err(error) => (error, Found::NOTHING, None),
         };
         let row = row(index, error).with_timestamp(found.timestamp).with_offset(found.offset);
-        if self.version >= 4 { row.with_leader_epoch(found.leader_epoch) } else { row }
+        let response = if self.version >= 4 { row.with_leader_epoch(found.leader_epoch) } else { row };
+        Row { response, pending }
     }
 }

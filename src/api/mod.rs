@@ -7,6 +7,7 @@
 //! The table ([`TABLE`]) is declared once, by the `apis!` call in this file. Dispatch, the ApiVersions answer, names
 //! in logs and metrics, the README's table and the sweep tests come from it.
 
+mod acl_kinds;
 mod add_offsets_to_txn;
 mod add_partitions_to_txn;
 mod alter_client_quotas;
@@ -75,6 +76,8 @@ mod prepare;
 mod produce;
 mod produce_transactions;
 mod push_telemetry;
+mod sasl_authenticate;
+mod sasl_handshake;
 mod seen_brokers;
 mod subjects;
 mod sync_group;
@@ -287,6 +290,12 @@ macro_rules! apis {
                     $(AnyResponse::$name(response) => response,)*
                 }
             }
+
+            fn as_encodable_mut(&mut self) -> &mut dyn encode::Response {
+                match self {
+                    $(AnyResponse::$name(response) => response,)*
+                }
+            }
         }
 
         fn handle_any(context: &mut Context<'_>, request: AnyRequest) -> Answer<AnyResponse> {
@@ -316,6 +325,7 @@ apis! {
     SyncGroup = sync_group::SyncGroup,
     DescribeGroups = describe_groups::DescribeGroups,
     ListGroups = list_groups::ListGroups,
+    SaslHandshake = sasl_handshake::SaslHandshake,
     ApiVersions = api_versions::ApiVersions,
     CreateTopics = create_topics::CreateTopics,
     DeleteTopics = delete_topics::DeleteTopics,
@@ -334,6 +344,7 @@ apis! {
     AlterConfigs = alter_configs::AlterConfigs,
     AlterReplicaLogDirs = alter_replica_log_dirs::AlterReplicaLogDirs,
     DescribeLogDirs = describe_log_dirs::DescribeLogDirs,
+    SaslAuthenticate = sasl_authenticate::SaslAuthenticate,
     CreatePartitions = create_partitions::CreatePartitions,
     DeleteGroups = delete_groups::DeleteGroups,
     ElectLeaders = elect_leaders::ElectLeaders,

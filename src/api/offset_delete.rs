@@ -72,7 +72,9 @@ impl Api for OffsetDelete {
 
 fn response(request: &OffsetDeleteRequest, errors: Vec<ErrorCode>) -> OffsetDeleteResponse {
     let mut errors = errors.into_iter();
-    let topics = request.topics.iter().map(|topic| {
+    // A topic without partitions is left out.
+    let named = request.topics.iter().filter(|topic| !topic.partitions.is_empty());
+    let topics = named.map(|topic| {
         let rows = topic.partitions.iter().map(|partition| {
             OffsetDeleteResponsePartition::default()
                 .with_partition_index(partition.partition_index)

@@ -88,7 +88,7 @@ impl Preparation {
 }
 
 /// So many compressed bytes may hold megabytes of records, which take milliseconds to look at.
-const HEAVY_COMPRESSED_BYTES: usize = 512;
+pub(crate) const HEAVY_COMPRESSED_BYTES: usize = 512;
 
 /// Prepares the requests of one connection, one after the other.
 #[derive(Clone, Debug, Default)]

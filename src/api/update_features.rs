@@ -23,7 +23,7 @@ impl Api for UpdateFeatures {
     }
 
     fn handle(_: &mut Context<'_>, request: UpdateFeaturesRequest) -> Answer<UpdateFeaturesResponse> {
-        let response = UpdateFeaturesResponse::default();
+        let response = UpdateFeaturesResponse::default().with_error_message(None);
         let Some(first) = request.feature_updates.first() else { return Answer::Ready(response) };
         let why = format!("The level of feature '{}' can't be changed here.", &*first.feature);
         Answer::Ready(

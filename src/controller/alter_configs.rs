@@ -156,6 +156,9 @@ impl Controller {
         let topic = self.topics.by_name(name).cloned();
         let current = topic.as_ref().map_or(Overrides::NONE, |topic| &topic.overrides);
         let overrides = altered(Resource::Topic, current, alteration)?;
+        if name.is_empty() {
+            return Err(ControllerError::NamelessResource { resource: Resource::Topic.name() });
+        }
         names::check(name)?;
         let config = TopicConfig::with_overrides(&self.topic_defaults, &overrides);
         config.check()?;

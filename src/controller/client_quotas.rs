@@ -170,7 +170,9 @@ fn check_operation(keys: &[QuotaKey], operation: &QuotaOperation) -> Result<(), 
     }
     // Kafka allows for what is lost between a double and a long.
     const LOST: f64 = 1e-6;
-    if *is_whole && (value + LOST - (value + LOST).trunc()) > 2.0 * LOST {
+    // As in Java, a value beyond the range of a long becomes the largest one, and is then no whole number.
+    let whole = (value + LOST) as i64 as f64;
+    if *is_whole && value + LOST - whole > 2.0 * LOST {
         return Err(invalid("a whole number"));
     }
     Ok(())
@@ -196,6 +198,7 @@ mod tests {
         assert_eq!(alter("consumer_byte_rate", f64::NAN), Ok(()));
         assert_eq!(alter("request_percentage", 0.5), Ok(()));
         assert!(alter("consumer_byte_rate", 0.5).is_err());
+        assert!(alter("consumer_byte_rate", 1e300).is_err());
         assert!(alter("consumer_byte_rate", 0.0).is_err());
         assert!(alter("connection_creation_rate", 1.0).is_err());
     }

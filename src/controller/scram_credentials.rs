@@ -68,6 +68,8 @@ pub enum ScramError {
     TooFewIterations(i32),
     #[error("Too many iterations: at most {MAX_ITERATIONS}.")]
     TooManyIterations,
+    #[error("A salted password is not empty.")]
+    EmptyPassword,
     #[error("The user has no such credential.")]
     NoSuchCredential,
     #[error("A credential is named twice.")]
@@ -83,6 +85,8 @@ impl ScramError {
             Self::NamelessUser | Self::TooFewIterations(_) | Self::TooManyIterations => {
                 ErrorCode::UnacceptableCredential
             }
+            // Kafka's controller fails at making a key of it.
+            Self::EmptyPassword => ErrorCode::UnknownServerError,
             Self::UnknownMechanism(_) => ErrorCode::UnsupportedSaslMechanism,
             Self::NoSuchCredential => ErrorCode::ResourceNotFound,
             Self::Repeated => ErrorCode::DuplicateResource,
@@ -113,7 +117,7 @@ impl ScramCredentials {
     /// Keeps a credential, in place of an earlier one.
     ///
     /// # Errors
-    /// If it has too few or too many iterations; nothing has changed then.
+    /// If it has too few or too many iterations, or no salted password; nothing has changed then.
     pub fn upsert(
         &mut self,
         user: &str,
@@ -125,6 +129,9 @@ impl ScramCredentials {
         }
         if credential.iterations > MAX_ITERATIONS {
             return Err(ScramError::TooManyIterations);
+        }
+        if credential.salted_password.is_empty() {
+            return Err(ScramError::EmptyPassword);
         }
         // A slice of a request would keep its frame alive.
         let credential = ScramCredential {

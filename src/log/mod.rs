@@ -12,6 +12,7 @@ mod chunk;
 mod compaction;
 mod epochs;
 mod error;
+mod lookup;
 mod producers;
 mod read;
 mod retention;
@@ -26,6 +27,7 @@ pub use chunk::{BudgetExceeded, ChunkPool};
 pub use compaction::Compacted;
 pub use epochs::{EpochEnd, EpochStart, LeaderEpochs};
 pub use error::{AppendError, OffsetOutOfRange, ReplicateError};
+pub use lookup::TimestampLookup;
 pub use producers::{
     AppendOrigin, ProducerBatch, ProducerError, ProducerState, ProducerStates, Verdict, VerificationGuard,
 };

@@ -246,7 +246,7 @@ impl World {
                 self.compare_read(self.offset(at), &ReadLimits { upper_bound, max_bytes, min_one_batch });
             }
             Step::Search { timestamp_ms } => {
-                let found = self.log.search_timestamp(timestamp_ms, |batch| Some(batch.view.base_offset()));
+                let found = self.log.search(timestamp_ms, |batch, _| Some(batch.view.base_offset()));
                 assert_eq!(found, self.model.search(timestamp_ms));
             }
             Step::DeleteRecords { at } => {
@@ -306,7 +306,7 @@ impl World {
             let expected = self.model.position(offset);
             assert_eq!((position.segment_base_offset, position.position as usize), expected);
         }
-        let largest = self.log.offset_of_largest_timestamp(1 << 20).expect("sound batches");
+        let largest = self.log.look_up_largest_timestamp().finish(1 << 20).expect("sound batches");
         assert_eq!(largest.map(|found| found.offset), self.model.largest());
         let newest = self.log.epochs().latest();
         assert!(newest.is_none_or(|newest| newest.start_offset <= self.model.end));

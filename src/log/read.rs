@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
+use super::lookup::{TimestampLookup, Wanted};
 use super::segment::{Located, Segment, Slice, Walked, walk as walk_batches};
 use super::{AbortedTransaction, Log, OffsetOutOfRange};
 use crate::wire::batch::BatchView;
@@ -85,7 +86,7 @@ pub struct TimestampOffset {
 }
 
 impl TimestampOffset {
-    fn new(batch: &BatchView<'_>, (offset, timestamp_ms): (i64, i64)) -> Self {
+    pub(super) fn new(batch: &BatchView<'_>, (offset, timestamp_ms): (i64, i64)) -> Self {
         TimestampOffset { offset, timestamp_ms, leader_epoch: batch.leader_epoch() }
     }
 
@@ -180,33 +181,32 @@ impl Log {
         inside.flatten().map_or(segment.size, |located| located.position)
     }
 
-    /// The first record with at least this timestamp; at most `limit` bytes of a batch are decompressed. As in Kafka,
-    /// only the first segment that is new enough is searched.
-    pub fn offset_for_timestamp(
-        &self,
-        timestamp_ms: i64,
-        limit: usize,
-    ) -> Result<Option<TimestampOffset>, RecordError> {
-        let start = self.log_start_offset;
-        let look_inside = |batch: StoredBatch<'_>| {
-            walk::first_record_at_or_after(batch.bytes, timestamp_ms, start, limit)
-                .map(|found| found.map(|found| TimestampOffset::new(&batch.view, found)))
-                .transpose()
-        };
-        self.search_timestamp(timestamp_ms, look_inside).transpose()
+    /// Begins to look for the first record with at least this timestamp. As in Kafka, only the first segment that is new
+    /// enough is searched.
+    pub fn look_up_timestamp(&self, timestamp_ms: i64) -> TimestampLookup {
+        let from = self.log_start_offset;
+        let mut batches = Vec::new();
+        // The first batch that lies above the log's start as a whole has the record, since its largest timestamp is one
+        // of a record of its own.
+        self.search(timestamp_ms, |batch, share| {
+            batches.push(share());
+            (batch.view.base_offset() >= from).then_some(())
+        });
+        TimestampLookup { wanted: Wanted::AtLeast { timestamp_ms, from }, known: None, batches }
     }
 
-    /// The first record with the log's largest timestamp; none if no record has one. At most `limit` bytes of a batch
-    /// are decompressed. As in Kafka, that may be a record that DeleteRecords has deleted, until its segment goes.
-    pub fn offset_of_largest_timestamp(&self, limit: usize) -> Result<Option<TimestampOffset>, RecordError> {
-        let Some((index, largest_ms)) = self.newest_segment() else { return Ok(None) };
+    /// Begins to look for the first record with the log's largest timestamp. As in Kafka, that may be a record that
+    /// DeleteRecords has deleted, until its segment goes.
+    pub fn look_up_largest_timestamp(&self) -> TimestampLookup {
+        let Some((index, largest_ms)) = self.newest_segment() else { return TimestampLookup::known(None) };
         let (segment, open) = (&self.segments[index], self.open_bytes(index));
         if let Some(largest) = segment.released_largest() {
-            return Ok(Some(largest));
+            return TimestampLookup::known(Some(largest));
         }
         let located = segment.locate_timestamp(largest_ms, open);
-        let batch = located.and_then(|located| segment.batches_from(located, open).next());
-        batch.map_or(Ok(None), |batch| TimestampOffset::largest_of(&batch.view, batch.bytes, limit))
+        let batch = located.and_then(|located| segment.batches_in_blocks_from(located, open).next());
+        let batches = batch.map(|(block, batch)| segment.share(block, &batch, open)).into_iter().collect();
+        TimestampLookup { wanted: Wanted::Newest, known: None, batches }
     }
 
     /// The first of the segments with the largest timestamp, if that is one.
@@ -216,20 +216,20 @@ impl Log {
         timestamps().position(|timestamp_ms| timestamp_ms == largest_ms).map(|index| (index, largest_ms))
     }
 
-    /// Hands each batch that may hold the first record with at least this timestamp to `look_inside`, until that
-    /// returns something.
-    pub(super) fn search_timestamp<R>(
+    /// Hands each batch that may hold the first record with at least this timestamp to `look`, with a way to have its
+    /// bytes by themselves, until that returns something.
+    pub(super) fn search<R>(
         &self,
         timestamp_ms: i64,
-        mut look_inside: impl FnMut(StoredBatch<'_>) -> Option<R>,
+        mut look: impl FnMut(&Walked<'_>, &dyn Fn() -> Bytes) -> Option<R>,
     ) -> Option<R> {
         let index = self.segments.iter().position(|s| s.largest_timestamp_ms() >= timestamp_ms)?;
         let (segment, open) = (&self.segments[index], self.open_bytes(index));
         let from = segment.locate_timestamp(timestamp_ms, open)?;
-        let batches = segment.batches_from(from, open).filter(|batch| {
+        let mut batches = segment.batches_in_blocks_from(from, open).filter(|(_, batch)| {
             batch.view.max_timestamp() >= timestamp_ms && batch.view.last_offset() >= self.log_start_offset
         });
-        batches.map(StoredBatch::from).find_map(&mut look_inside)
+        batches.find_map(|(block, batch)| look(&batch, &|| segment.share(block, &batch, open)))
     }
 
     /// The aborted transactions that overlap with the batches that a read from `from` on has returned, in the order of

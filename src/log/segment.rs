@@ -254,10 +254,29 @@ impl Segment {
 
     /// The batches from `from` on.
     pub fn batches_from<'a>(&'a self, from: Located, open: &'a [u8]) -> impl Iterator<Item = Walked<'a>> {
+        self.batches_in_blocks_from(from, open).map(|(_, batch)| batch)
+    }
+
+    /// The batches from `from` on, each with its block.
+    pub fn batches_in_blocks_from<'a>(
+        &'a self,
+        from: Located,
+        open: &'a [u8],
+    ) -> impl Iterator<Item = (usize, Walked<'a>)> {
         (from.block..self.blocks.len()).flat_map(move |block| {
             let skip = if block == from.block { from.in_block } else { 0 };
-            walk(self.block_bytes(block, open)).filter(move |batch| batch.at >= skip)
+            let batches = walk(self.block_bytes(block, open)).filter(move |batch| batch.at >= skip);
+            batches.map(move |batch| (block, batch))
         })
+    }
+
+    /// A batch of a block by itself: shared where the block is sealed, else copied.
+    pub fn share(&self, block: usize, batch: &Walked<'_>, open: &[u8]) -> Bytes {
+        let place = batch.at..batch.at + batch.bytes.len();
+        match self.open && block + 1 == self.blocks.len() {
+            true => Bytes::copy_from_slice(&open[place]),
+            false => self.blocks[block].bytes.slice(place),
+        }
     }
 
     /// All batches in memory.

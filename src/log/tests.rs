@@ -178,7 +178,7 @@ fn log_append_time_replaces_the_timestamp_and_keeps_the_crc_right() {
     assert!(batch.view.is_log_append_time());
     assert_eq!(batch.view.max_timestamp(), 10_000);
     assert_eq!(batch.view.crc(), crc32c::crc32c(&batch.bytes[21..]));
-    let found = |timestamp| bench.log.search_timestamp(timestamp, |batch| Some(batch.view.base_offset()));
+    let found = |timestamp| bench.log.search(timestamp, |batch, _| Some(batch.view.base_offset()));
     assert_eq!((found(10_000), found(10_001)), (Some(0), None));
 }
 
@@ -512,13 +512,12 @@ fn look_ups_by_time() {
     let mut bench = with_segments(1_000);
     let timestamps = [50, 40, 90, 90, 10, 60, 70, 20, 30, 80, 120, 100, -1, 120];
     timestamps.into_iter().for_each(|at| bench.put(timed(at)));
-    let found = |bench: &Bench, at| bench.log.search_timestamp(at, |batch| Some(batch.view.base_offset()));
+    let found = |bench: &Bench, at| bench.log.search(at, |batch, _| Some(batch.view.base_offset()));
     for (at, offset) in [(0, 0), (50, 0), (51, 2), (90, 2), (91, 10), (120, 10)] {
         assert_eq!(found(&bench, at), Some(offset), "{at}");
     }
     assert_eq!(found(&bench, 121), None);
-    let passed_on =
-        bench.log.search_timestamp(60, |b| (b.view.base_offset() > 3).then(|| b.view.base_offset()));
+    let passed_on = bench.log.search(60, |b, _| (b.view.base_offset() > 3).then(|| b.view.base_offset()));
     assert_eq!(passed_on, Some(5), "where nothing is found inside, the next batch that may hold it");
     bench.log.advance_log_start(3, &mut bench.pool).expect("in range");
     assert_eq!(found(&bench, 50), Some(3), "nothing below the log's start");
@@ -536,7 +535,7 @@ fn look_ups_by_time_find_the_record_inside_a_batch() {
         bench.append_bytes(&bytes).expect("appended");
     }
     let found = |bench: &Bench, at| {
-        let found = bench.log.offset_for_timestamp(at, MIB).expect("sound batches")?;
+        let found = bench.log.look_up_timestamp(at).finish(MIB).expect("sound batches")?;
         assert_eq!(found.leader_epoch, 3);
         Some((found.offset, found.timestamp_ms))
     };
@@ -545,18 +544,18 @@ fn look_ups_by_time_find_the_record_inside_a_batch() {
     assert_eq!(found(&bench, 51), Some((4, 110)));
     assert_eq!(found(&bench, 431), Some((17, 450)));
     assert_eq!(found(&bench, 451), None);
-    let largest = bench.log.offset_of_largest_timestamp(MIB).expect("sound batches");
+    let largest = bench.log.look_up_largest_timestamp().finish(MIB).expect("sound batches");
     assert_eq!(largest, Some(TimestampOffset { offset: 17, timestamp_ms: 450, leader_epoch: 3 }));
     bench.log.advance_log_start(2, &mut bench.pool).expect("in range");
     assert_eq!(found(&bench, 0), Some((2, 30)), "records below the log's start don't count");
-    assert!(bench.log.offset_for_timestamp(110, 4).is_err(), "no more is decompressed than allowed");
+    assert!(bench.log.look_up_timestamp(110).finish(4).is_err(), "no more is decompressed than allowed");
 }
 
 #[test]
 fn the_largest_timestamp_is_found_even_where_its_memory_is_gone() {
     let mut bench = with_segments(6_000);
     let largest = |bench: &Bench| {
-        let found = bench.log.offset_of_largest_timestamp(MIB).expect("sound batches");
+        let found = bench.log.look_up_largest_timestamp().finish(MIB).expect("sound batches");
         found.map(|found| (found.offset, found.timestamp_ms))
     };
     assert_eq!(largest(&bench), None);

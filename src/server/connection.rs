@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 use super::driver::{Handle, Turn};
 use super::hangup::hung_up;
 use super::mailbox::{Delivery, Ending};
-use crate::api::{Prepared, Reply};
-use crate::session::{MAX_SLICES, Next, Preparing, Session, SessionLimits, Violation};
+use crate::api::Reply;
+use crate::session::{MAX_SLICES, Next, Session, SessionLimits, Violation};
 
 thread_local! {
     /// Where replies are encoded. Shared by the connections of a thread, so that waiting ones hold none of it; its
@@ -87,7 +87,7 @@ impl Connection {
             Some(Next::Ready(prepared)) => prepared,
             Some(Next::Heavy(preparing)) => {
                 self.flush().await?;
-                prepare_aside(preparing).await?
+                aside(move || preparing.prepare()).await?.map_err(End::Violation)?
             }
             None => {
                 self.flush().await?;
@@ -102,6 +102,12 @@ impl Connection {
                 self.wait().await?
             }
             Turn::End(ending) => return Err(End::Ours(ending)),
+        };
+        let reply = if reply.is_heavy() {
+            self.flush().await?;
+            aside(move || reply.finish()).await?
+        } else {
+            reply
         };
         SCRATCH
             .with_borrow_mut(|scratch| self.session.answer(&reply, scratch))
@@ -198,10 +204,10 @@ fn is_idle(handle: &Handle, context: &mut Context<'_>) -> bool {
     handle.mailbox().poll_ending(context) == Poll::Ready(Ending::Idle)
 }
 
-/// Prepares a request on a thread for such work, so that everybody else goes on meanwhile.
-async fn prepare_aside(preparing: Preparing) -> Result<Prepared, End> {
-    match tokio::task::spawn_blocking(move || preparing.prepare()).await {
-        Ok(prepared) => prepared.map_err(End::Violation),
+/// Works on a thread for such work, so that everybody else goes on meanwhile.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, End> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => Ok(done),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(_) => Err(End::Ours(Ending::Shutdown)),

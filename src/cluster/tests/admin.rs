@@ -8,6 +8,8 @@ use kafka_protocol::messages::alter_replica_log_dirs_request::{AlterReplicaLogDi
 use kafka_protocol::messages::alter_user_scram_credentials_request::{
     ScramCredentialDeletion, ScramCredentialUpsertion,
 };
+use kafka_protocol::messages::create_acls_request::AclCreation;
+use kafka_protocol::messages::delete_acls_request::DeleteAclsFilter;
 use kafka_protocol::messages::describe_client_quotas_request::ComponentData;
 use kafka_protocol::messages::describe_producers_request::TopicRequest;
 use kafka_protocol::messages::describe_user_scram_credentials_request::UserName;
@@ -240,14 +242,29 @@ fn credentials_are_kept_and_listed() {
 fn what_is_not_there_is_said_not_to_be() {
     let mut world = World::new();
     let client = world.connect();
-    let response: DescribeAclsResponse = world.ask(client, 3, &DescribeAclsRequest::default());
+    let filter = DescribeAclsRequest::default()
+        .with_resource_type_filter(2)
+        .with_pattern_type_filter(3)
+        .with_operation(3)
+        .with_permission_type(3);
+    let response: DescribeAclsResponse = world.ask(client, 3, &filter);
     assert_eq!(response.error_code, ErrorCode::SecurityDisabled.code());
-    let creations = vec![Default::default(), Default::default()];
+    let creation = AclCreation::default()
+        .with_resource_type(2)
+        .with_resource_pattern_type(3)
+        .with_operation(3)
+        .with_permission_type(3);
+    let creations = vec![creation.clone(), creation];
     let response: CreateAclsResponse =
         world.ask(client, 3, &CreateAclsRequest::default().with_creations(creations));
     let errors: Vec<i16> = response.results.iter().map(|row| row.error_code).collect();
     assert_eq!(errors, [ErrorCode::SecurityDisabled.code(); 2]);
-    let request = DeleteAclsRequest::default().with_filters(vec![Default::default()]);
+    let filter = DeleteAclsFilter::default()
+        .with_resource_type_filter(2)
+        .with_pattern_type_filter(3)
+        .with_operation(3)
+        .with_permission_type(3);
+    let request = DeleteAclsRequest::default().with_filters(vec![filter]);
     let response: DeleteAclsResponse = world.ask(client, 3, &request);
     assert_eq!(response.filter_results[0].error_code, ErrorCode::SecurityDisabled.code());
 
@@ -297,4 +314,58 @@ fn the_quorum_is_the_broker_that_stands_for_the_controller() {
         assert!(codes.into_iter().all(|code| code == ErrorCode::UnknownTopicOrPartition.code()), "{wrong:?}");
     }
     assert_eq!(describe(2, &[]).topics, []);
+}
+
+#[test]
+fn listeners_without_login_say_so() {
+    let mut world = World::new();
+    let client = world.connect();
+    let illegal = ErrorCode::IllegalSaslState.code();
+    let handshake = SaslHandshakeRequest::default().with_mechanism(text("PLAIN"));
+    let response: SaslHandshakeResponse = world.ask(client, 1, &handshake);
+    assert_eq!((response.error_code, response.mechanisms.len()), (illegal, 0));
+    let response: SaslAuthenticateResponse = world.ask(client, 2, &SaslAuthenticateRequest::default());
+    assert_eq!(response.error_code, illegal);
+}
+
+#[test]
+fn rights_of_an_unknown_kind_are_no_request() {
+    use crate::api::{PrepareLimits, Preparer};
+    let refused = |version: i16, change: fn(DescribeAclsRequest) -> DescribeAclsRequest| {
+        let filter = DescribeAclsRequest::default()
+            .with_resource_type_filter(2)
+            .with_pattern_type_filter(3)
+            .with_operation(3)
+            .with_permission_type(3);
+        let mut frame = BytesMut::new();
+        let header = RequestHeader::default().with_request_api_key(29).with_request_api_version(version);
+        header.encode(&mut frame, DescribeAclsRequest::header_version(version)).unwrap();
+        change(filter).encode(&mut frame, version).unwrap();
+        Preparer::new(PrepareLimits::default()).prepare(frame.freeze()).is_err()
+    };
+    assert!(!refused(2, |filter| filter));
+    assert!(!refused(2, |filter| filter.with_operation(127)));
+    assert!(refused(2, |filter| filter.with_operation(0)));
+    assert!(refused(1, |filter| filter.with_resource_type_filter(0)));
+    assert!(refused(3, |filter| filter.with_pattern_type_filter(0)));
+    assert!(refused(3, |filter| filter.with_permission_type(0)));
+}
+
+#[test]
+fn an_entity_that_is_named_twice_is_refused_once() {
+    let mut world = World::new();
+    let client = world.connect();
+    let entity =
+        || vec![EntityData::default().with_entity_type(text("user")).with_entity_name(Some(text("u")))];
+    let quota = |value| OpData::default().with_key(text("producer_byte_rate")).with_value(value);
+    let entry = |value| EntryData::default().with_entity(entity()).with_ops(vec![quota(value)]);
+    let mut alter = |entries| {
+        let request = AlterClientQuotasRequest::default().with_entries(entries);
+        let response: AlterClientQuotasResponse = world.ask(client, 1, &request);
+        response.entries.iter().map(|row| (row.error_code, row.entity.len())).collect::<Vec<_>>()
+    };
+    assert_eq!(alter(vec![entry(1.0), entry(2.0)]), [(ErrorCode::InvalidRequest.code(), 1)]);
+    let twice = entry(1.0).with_entity([entity(), entity()].concat());
+    assert_eq!(alter(vec![twice]), [(0, 1)]);
+    assert_eq!(alter(vec![entry(1e300)]), [(ErrorCode::InvalidRequest.code(), 1)]);
 }

@@ -165,3 +165,63 @@ fn a_session_tells_only_what_changed() {
     let response: FetchResponse = world.ask(reader, FETCH, &next);
     assert_eq!(response.error_code, ErrorCode::InvalidFetchSessionEpoch.code());
 }
+
+#[test]
+fn large_batches_are_looked_into_outside_of_the_cluster() {
+    use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+    use kafka_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
+    let mut world = World::new();
+    world.create_topic("t", 2, &[]);
+    let client = world.connect();
+    let squeezed = |values: usize| {
+        let mut builder = BatchBuilder::new(BatchHeader { codec: Codec::Zstd, ..BatchHeader::default() });
+        for at in 0..values {
+            let value: Vec<u8> = (0..1000).map(|byte: usize| (at * 31 + byte * byte) as u8).collect();
+            builder.push(1_000 + at as i64, None, Some(&value), std::iter::empty());
+        }
+        builder.build().unwrap()
+    };
+    for (index, values) in [(0, 1), (1, 500)] {
+        let response: ProduceResponse =
+            world.ask(client, PRODUCE, &produce("t", index, squeezed(values), -1));
+        assert_eq!(error_of(&response), 0);
+    }
+    let ask = |index, timestamp| {
+        let partition = ListOffsetsPartition::default().with_partition_index(index).with_timestamp(timestamp);
+        let topic = ListOffsetsTopic::default().with_name(topic("t")).with_partitions(vec![partition]);
+        ListOffsetsRequest::default().with_topics(vec![topic])
+    };
+    let mut reply = |index, timestamp, limit| {
+        world.limits.max_decompressed_bytes = limit;
+        let mut frame = BytesMut::new();
+        let header = RequestHeader::default().with_request_api_key(2).with_request_api_version(7);
+        header.encode(&mut frame, ListOffsetsRequest::header_version(7)).unwrap();
+        ask(index, timestamp).encode(&mut frame, 7).unwrap();
+        let prepared = Preparer::new(world.limits).prepare(frame.freeze()).unwrap();
+        world.cluster.handle_request(world.now(), client, prepared);
+        let Some(Output::Reply(reply)) = world.cluster.poll_output() else { panic!("no reply") };
+        reply
+    };
+    let row = |reply: &Reply| {
+        let (mut buffer, mut parts) = (BytesMut::new(), Vec::new());
+        encode(reply, &mut buffer, &mut parts).unwrap();
+        let mut body = Bytes::from(parts.concat()).slice(9..);
+        let response = ListOffsetsResponse::decode(&mut body, 7).unwrap();
+        let row = &response.topics[0].partitions[0];
+        (row.error_code, row.offset, row.timestamp)
+    };
+    const LIMIT: usize = 1 << 20;
+    assert!(!reply(0, 1_000, LIMIT).is_heavy(), "a small batch is no work");
+    assert!(!reply(1, -1, LIMIT).is_heavy(), "an end is no record");
+    for timestamp in [1_400, -3] {
+        let heavy = reply(1, timestamp, LIMIT);
+        assert!(heavy.is_heavy());
+        let expected = if timestamp < 0 { (0, 499, 1_499) } else { (0, 400, 1_400) };
+        assert_eq!(row(&heavy), expected, "what isn't finished is when it is encoded");
+        let finished = heavy.finish();
+        assert!(!finished.is_heavy());
+        assert_eq!(row(&finished), expected);
+    }
+    assert_eq!(row(&reply(1, 1_501, LIMIT)), (0, -1, -1));
+    assert_eq!(row(&reply(1, 1_400, 1_000)).0, 2, "more than may be decompressed");
+}
