@@ -31,7 +31,7 @@ pub use lookup::TimestampLookup;
 pub use producers::{
     AppendOrigin, ProducerBatch, ProducerError, ProducerState, ProducerStates, Verdict, VerificationGuard,
 };
-pub use read::{FetchSlices, OffsetPosition, ReadLimits, StoredBatch, TimestampOffset};
+pub use read::{FetchSlices, OffsetPosition, ReadLimits, SharedSlices, StoredBatch, TimestampOffset};
 pub use retention::Deleted;
 pub use transactions::{AbortedTransaction, EndedTransaction};
 
@@ -41,7 +41,7 @@ use crate::wire::batch::{self, BatchView, Stamp};
 use crate::wire::marker::Marker;
 use chunk::ChunkQueue;
 use compaction::Compaction;
-use segment::{AppendedBatch, RollRules, Segment, walk};
+use segment::{AppendedBatch, RollRules, Segment, Walked, walk};
 use transactions::EndedTransactions;
 
 /// The settings of a topic (and two of the broker) that its logs need. Names and defaults are Kafka's.
@@ -324,40 +324,48 @@ impl Log {
         }
     }
 
-    /// Appends what a leader sent, sharing its bytes: whole batches, of which the last may be cut off and is then left
+    /// Appends what a leader sent ([`Log::read_shared`]), sharing its bytes: whole batches, of which the last may be cut off and is then left
     /// out. Batches from an epoch above `leader_epoch`, and what follows them, are not taken either.
     ///
     /// An empty log that starts inside the first batch, as the leader's may after DeleteRecords, starts with that batch
     /// then. After an error the batches before the one at fault are in the log.
     pub fn append_as_follower(
         &mut self,
-        parts: &[Bytes],
+        slices: &SharedSlices,
         leader_epoch: i32,
         now: Now,
     ) -> Result<Replicated, ReplicateError> {
         self.seal();
         let mut replicated = Replicated::default();
-        for part in parts {
+        let mut known = slices.known;
+        for part in &slices.parts {
             let before = replicated.bytes;
-            self.append_part(part, leader_epoch, now.wall, &mut replicated)?;
-            if replicated.bytes - before < part.len() {
+            self.append_part(part, known, leader_epoch, now.wall, &mut replicated)?;
+            if replicated.bytes - before < part.len() - known {
                 break;
             }
+            known = 0;
         }
         Ok(replicated)
     }
 
+    /// Appends what comes behind the `known` bytes of a part. If these are what this log's last block holds, the block
+    /// becomes one with what is appended, and is the leader's memory then.
     fn append_part(
         &mut self,
         part: &Bytes,
+        known: usize,
         leader_epoch: i32,
         now: WallTime,
         replicated: &mut Replicated,
     ) -> Result<(), ReplicateError> {
-        let mut block_start = 0;
+        let is_empty = self.log_start_offset == self.log_end_offset;
+        let last = self.segments.back_mut().filter(|_| known > 0 && !is_empty);
+        let mut block_start = last.and_then(|last| last.reopen(&part[..known])).unwrap_or(known);
         let mut outcome = Ok(());
-        let mut end = 0;
-        for found in walk(part).take_while(|found| found.view.leader_epoch() <= leader_epoch) {
+        let mut end = known;
+        let new = walk(&part[known..]).map(|found| Walked { at: found.at + known, ..found });
+        for found in new.take_while(|found| found.view.leader_epoch() <= leader_epoch) {
             let noted = AppendedBatch::of(&found.view, found.bytes.len());
             self.start_with(&noted);
             if noted.base_offset < self.log_end_offset || noted.last_offset < noted.base_offset {

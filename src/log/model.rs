@@ -290,7 +290,7 @@ impl World {
         let from = self.follower.log_end_offset();
         let limits = ReadLimits { upper_bound: i64::MAX, max_bytes, min_one_batch: true };
         let read = self.log.read_shared(from, &limits).expect("in range");
-        self.follower.append_as_follower(&read.parts, self.leader_epoch, self.now).expect("in order");
+        self.follower.append_as_follower(&read, self.leader_epoch, self.now).expect("in order");
         assert!(self.follower.log_end_offset() > from || from == self.log.log_end_offset());
     }
 

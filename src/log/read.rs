@@ -59,6 +59,20 @@ pub struct FetchSlices {
     pub start: OffsetPosition,
 }
 
+/// What a follower gets.
+#[derive(Clone, Debug, Default)]
+pub struct SharedSlices {
+    /// The batches, from the start of the log's block that holds the offset on; to be read one behind the other. All but
+    /// the last part are shared with the log, and so is that unless the log still writes behind it. The last batch may be
+    /// cut off.
+    pub parts: Vec<Bytes>,
+    /// Their size from the batch that holds the offset on, bytes.
+    pub bytes: usize,
+    /// How many bytes of the first part come before that batch: what the follower has already, though in memory of its own
+    /// perhaps.
+    pub known: usize,
+}
+
 /// A batch in the log.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredBatch<'a> {
@@ -107,34 +121,46 @@ impl Log {
     /// Nothing is returned at or above the upper bound, and where the first batch does not fit (without
     /// `min_one_batch`). Many small slices come copied together.
     pub fn read(&self, offset: i64, limits: &ReadLimits) -> Result<FetchSlices, OffsetOutOfRange> {
-        self.read_into(offset, limits, Parts { coalesce: true, ..Parts::default() })
-    }
-
-    /// Reads as [`Log::read`] does, for a follower that keeps the slices: nothing is copied.
-    pub fn read_shared(&mut self, offset: i64, limits: &ReadLimits) -> Result<FetchSlices, OffsetOutOfRange> {
-        self.seal();
-        self.read_into(offset, limits, Parts::default())
-    }
-
-    fn read_into(
-        &self,
-        offset: i64,
-        limits: &ReadLimits,
-        mut parts: Parts,
-    ) -> Result<FetchSlices, OffsetOutOfRange> {
         let (start, found) = self.find(offset)?;
+        let mut parts = Parts::default();
         let mut bytes = 0;
-        if let Some((index, located)) = found.filter(|_| offset < limits.upper_bound) {
-            let end = self.end_position(index, limits.upper_bound);
-            let most =
-                if limits.min_one_batch { limits.max_bytes.max(located.size) } else { limits.max_bytes };
-            if most >= located.size {
-                bytes = (end.saturating_sub(located.position) as usize).min(most);
-                let open = self.open_bytes(index);
-                self.segments[index].slices(located, bytes, open, |slice| parts.push(slice));
-            }
+        if let Some((index, located)) = found {
+            bytes = self.bytes_to_read(offset, index, located, limits);
+            self.segments[index].slices(located, bytes, self.open_bytes(index), |slice| parts.push(slice));
         }
         Ok(FetchSlices { parts: parts.finish(), bytes, start })
+    }
+
+    /// Reads as [`Log::read`] does, for a follower that keeps the slices. Nothing is copied but the block that this log
+    /// still writes to (below 4 KiB): were it closed by each of the follower's reads, both logs' indexes could take more
+    /// memory than the records. It comes as a whole each time, and is shared once it is closed.
+    pub fn read_shared(&self, offset: i64, limits: &ReadLimits) -> Result<SharedSlices, OffsetOutOfRange> {
+        let (_, found) = self.find(offset)?;
+        let mut shared = SharedSlices::default();
+        let Some((index, located)) = found else { return Ok(shared) };
+        shared.bytes = self.bytes_to_read(offset, index, located, limits);
+        if shared.bytes > 0 {
+            let (start, known) = located.block_start();
+            shared.known = known;
+            let open = self.open_bytes(index);
+            self.segments[index].slices(start, known + shared.bytes, open, |slice| {
+                shared.parts.push(match slice {
+                    Slice::Sealed(bytes) => bytes,
+                    Slice::Open(bytes) => Bytes::copy_from_slice(bytes),
+                });
+            });
+        }
+        Ok(shared)
+    }
+
+    /// How many bytes may be read from `located` on, the batch that holds `offset`.
+    fn bytes_to_read(&self, offset: i64, index: usize, located: Located, limits: &ReadLimits) -> usize {
+        let most = if limits.min_one_batch { limits.max_bytes.max(located.size) } else { limits.max_bytes };
+        if offset >= limits.upper_bound || most < located.size {
+            return 0;
+        }
+        let end = self.end_position(index, limits.upper_bound);
+        (end.saturating_sub(located.position) as usize).min(most)
     }
 
     /// Where `offset` lies, which is from the log's start up to and including its end. O(log n).
@@ -251,10 +277,9 @@ impl Log {
     }
 }
 
-/// Gathers slices; with `coalesce`, neighbours that are small are copied into one.
+/// Gathers slices; neighbours that are small are copied into one.
 #[derive(Default)]
 struct Parts {
-    coalesce: bool,
     parts: Vec<Bytes>,
     /// A small slice, kept as it is in case it has no small neighbour.
     small: Option<Bytes>,
@@ -264,7 +289,7 @@ struct Parts {
 impl Parts {
     fn push(&mut self, slice: Slice<'_>) {
         match slice {
-            Slice::Sealed(bytes) if self.coalesce && bytes.len() < COALESCED_BELOW_BYTES => {
+            Slice::Sealed(bytes) if bytes.len() < COALESCED_BELOW_BYTES => {
                 if self.small.is_none() && self.copied.is_empty() {
                     self.small = Some(bytes);
                 } else {

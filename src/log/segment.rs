@@ -88,6 +88,16 @@ pub(super) struct Located {
     in_block: usize,
 }
 
+impl Located {
+    /// Where the block starts that holds the batch, and how many bytes further on the batch is.
+    pub fn block_start(self) -> (Located, usize) {
+        let before = self.in_block;
+        let start =
+            Located { position: self.position - before as u32, size: 0, block: self.block, in_block: 0 };
+        (start, before)
+    }
+}
+
 /// A batch, with the offset of its first byte in what was walked.
 pub(super) struct Walked<'a> {
     pub at: usize,
@@ -167,6 +177,15 @@ impl Segment {
     /// Whether the last block is open.
     pub fn is_open(&self) -> bool {
         self.open
+    }
+
+    /// Opens the last block again if `bytes` end with what is in it, so that it can be closed with these and more. Returns
+    /// where in `bytes` the block starts.
+    pub fn reopen(&mut self, bytes: &[u8]) -> Option<usize> {
+        let last = self.blocks.back().filter(|_| !self.open)?;
+        let start = bytes.len().checked_sub(last.bytes.len())?;
+        self.open = bytes.get(start..)? == &last.bytes[..];
+        self.open.then_some(start)
     }
 
     /// Closes the open block, whose bytes are `bytes`.

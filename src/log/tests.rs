@@ -283,7 +283,7 @@ fn tiny_batches_come_in_few_slices_and_large_ones_are_shared() {
     let mut bench = self::bench(LogConfig::default());
     (0..1_000).for_each(|_| {
         bench.append(draft());
-        bench.log.read_shared(0, &limits).expect("in range");
+        bench.log.seal();
     });
     assert_eq!(bench.log.read_shared(0, &limits).expect("in range").parts.len(), 1_000);
     assert_eq!(bench.log.read(0, &limits).expect("in range").parts.len(), 1);
@@ -426,17 +426,53 @@ fn a_follower_shares_the_leaders_bytes() {
     while follower.log.log_end_offset() < 50 {
         let limits = ReadLimits { upper_bound: i64::MAX, max_bytes: 3_000, min_one_batch: true };
         let read = leader.log.read_shared(follower.log.log_end_offset(), &limits).expect("in range");
-        let taken = follower.log.append_as_follower(&read.parts, 0, follower.now).expect("in order");
+        let taken = follower.log.append_as_follower(&read, 0, follower.now).expect("in order");
         assert!(taken.batches > 0 && taken.bytes <= read.bytes);
     }
+    // The open block comes as a copy, until this closes it.
+    leader.put(Draft { size: 5_000, ..from_producer(4, 0, 50, 1) });
+    let limits = ReadLimits { upper_bound: i64::MAX, max_bytes: 3_000, min_one_batch: true };
+    let read = leader.log.read_shared(50, &limits).expect("in range");
+    follower.log.append_as_follower(&read, 0, follower.now).expect("in order");
     let pointers = |bench: &Bench| bench.log.batches().map(|b| b.bytes.as_ptr()).collect::<Vec<_>>();
-    assert_eq!(pointers(&leader), pointers(&follower));
+    let copied = pointers(&leader).into_iter().zip(pointers(&follower)).filter(|(one, other)| one != other);
+    assert!(copied.count() <= 3, "what was open as the leader's chunk was full");
     assert_eq!((follower.pool.bytes_held(), follower.log.bytes_held()), (0, 0));
     assert_eq!(follower.log.segment_count(), leader.log.segment_count());
     assert_eq!(follower.log.epochs(), leader.log.epochs());
     assert_eq!(follower.log.producers(), leader.log.producers());
     follower.log.truncate_to(49, &mut follower.pool);
     assert_eq!(follower.append(from_producer(4, 0, 49, 1)).base_offset, 49, "and may lead from here");
+}
+
+#[test]
+fn batches_that_are_replicated_one_by_one_are_shared_and_cost_little_index() {
+    const COUNT: i64 = 2_000;
+    let mut leader = bench(LogConfig::default());
+    let mut follower = bench(LogConfig::default());
+    let mut late = bench(LogConfig::default());
+    let limits = ReadLimits { upper_bound: i64::MAX, max_bytes: MIB, min_one_batch: true };
+    let follow = |leader: &Bench, follower: &mut Bench| {
+        let read = leader.log.read_shared(follower.log.log_end_offset(), &limits).expect("in range");
+        follower.log.append_as_follower(&read, 0, follower.now).expect("in order");
+        assert_eq!(follower.log.log_end_offset(), leader.log.log_end_offset());
+    };
+    for offset in 0..COUNT {
+        leader.put(Draft { size: 270, ..draft() });
+        follow(&leader, &mut follower);
+        if offset % 100 == 0 {
+            follow(&leader, &mut late);
+        }
+    }
+    follow(&leader, &mut late);
+    let bytes = COUNT as usize * 270;
+    let pointers = |bench: &Bench| bench.log.batches().map(|b| b.bytes.as_ptr()).collect::<Vec<_>>();
+    let shared = pointers(&leader).into_iter().zip(pointers(&follower)).filter(|(one, other)| one == other);
+    // The block that is still open is not shared, nor is one that was open as the leader's chunk was full.
+    assert!(shared.count() as i64 > COUNT * 9 / 10);
+    let index = [&leader, &follower, &late].map(|bench| bench.log.index_bytes());
+    assert!(index.iter().sum::<usize>() < bytes / 10, "{index:?}");
+    assert_eq!(follower.pool.bytes_held(), 0);
 }
 
 #[test]
@@ -447,12 +483,12 @@ fn a_follower_takes_leading_batches_of_known_epochs_in_order() {
         leader.append(draft());
     }
     let limits = ReadLimits { upper_bound: i64::MAX, max_bytes: MIB, min_one_batch: true };
-    let parts = leader.log.read_shared(0, &limits).expect("in range").parts;
+    let slices = leader.log.read_shared(0, &limits).expect("in range");
     let mut follower = bench(LogConfig::default());
     let now = follower.now;
-    let taken = follower.log.append_as_follower(&parts, 1, now);
+    let taken = follower.log.append_as_follower(&slices, 1, now);
     assert_eq!(taken, Ok(Replicated { batches: 2, bytes: 200 }));
-    let again = follower.log.append_as_follower(&parts, 1, now);
+    let again = follower.log.append_as_follower(&slices, 1, now);
     assert_eq!(again, Err(ReplicateError::UnexpectedOffset { log_end_offset: 2, found: 0 }));
     assert_eq!((follower.offsets(), follower.read_all(0)), ((0, 2), vec![0, 1]));
 }

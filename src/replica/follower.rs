@@ -6,13 +6,11 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use super::partition::Replica;
 use super::{Moved, Outgoing, Replicas};
 use crate::base::{ErrorCode, Instant, NodeId, Now, PartitionKey};
 use crate::controller::configs::ReplicationSettings;
-use crate::log::{ChunkPool, EpochEnd};
+use crate::log::{ChunkPool, EpochEnd, ReplicateError, SharedSlices};
 
 /// A follower's fetch of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,8 +63,8 @@ pub struct FollowerFetched {
 /// What a follower gets.
 #[derive(Clone, Debug)]
 pub enum FollowerRecords {
-    /// Batches, one behind the other, shared with the leader's log; the last may be cut off. Empty if there are none.
-    Batches(Vec<Bytes>),
+    /// Batches, one behind the other, shared with the leader's log. Empty if there are none.
+    Batches(SharedSlices),
     /// The logs part: the follower's last epoch, or the largest below it that the leader has, ends here.
     Diverging {
         /// That epoch.
@@ -97,7 +95,7 @@ impl FollowerFetched {
     /// Whether there is nothing in it for which the follower must not wait: no records, nor a reason why there can't be
     /// any.
     pub fn is_empty(&self) -> bool {
-        matches!(&self.result, Ok(FollowerRecords::Batches(parts)) if parts.iter().all(Bytes::is_empty))
+        matches!(&self.result, Ok(FollowerRecords::Batches(slices)) if slices.bytes == 0)
     }
 }
 
@@ -155,9 +153,9 @@ impl Fetcher {
 impl Replica {
     fn take_fetched(&mut self, fetched: FollowerFetched, now: Now, pool: &mut ChunkPool) -> (Moved, Next) {
         match fetched.result {
-            Ok(FollowerRecords::Batches(parts)) => {
+            Ok(FollowerRecords::Batches(slices)) => {
                 let heard = (fetched.high_watermark, fetched.log_start_offset);
-                self.take_batches(&parts, heard, now, pool)
+                self.take_batches(&slices, heard, now, pool)
             }
             Ok(FollowerRecords::Diverging { epoch, end_offset }) => {
                 self.truncate_to_common(EpochEnd { epoch, end_offset }, pool)
@@ -174,14 +172,22 @@ impl Replica {
     /// Appends what the leader sent, and follows its high watermark and log start.
     fn take_batches(
         &mut self,
-        parts: &[Bytes],
+        slices: &SharedSlices,
         (high_watermark, leader_start): (i64, i64),
         now: Now,
         pool: &mut ChunkPool,
     ) -> (Moved, Next) {
         let mut moved = Moved::default();
         let before = self.log.log_end_offset();
-        if let Err(error) = self.log.append_as_follower(parts, self.leader_epoch, now) {
+        let appended = self.log.append_as_follower(slices, self.leader_epoch, now);
+        if let Err(ReplicateError::UnexpectedOffset { log_end_offset, found }) = appended
+            && found < log_end_offset
+        {
+            // The leader's log starts inside its first batch, where the logs seemed to part, and this one ends in the
+            // middle of that batch: it goes back to where it begins. (Kafka's follower gives up here.)
+            return self.truncate_and_go_on(found, pool);
+        }
+        if let Err(error) = appended {
             tracing::error!(topic = &*self.topic, partition = self.key.index, %error, "replication stops");
             return (moved, Next::Park);
         }

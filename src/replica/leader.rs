@@ -363,7 +363,7 @@ impl Replicas {
     }
 
     /// What a follower is answered, as things are now. Nothing is noted.
-    pub fn read_for_follower(&mut self, fetch: &FollowerFetch) -> FollowerFetched {
+    pub fn read_for_follower(&self, fetch: &FollowerFetch) -> FollowerFetched {
         let mut fetched = FollowerFetched {
             key: fetch.key,
             leader: self.brokers.this,
@@ -375,7 +375,7 @@ impl Replicas {
             log_end_offset: -1,
             high_watermark: -1,
         };
-        if let Some(replica) = self.by_key.get_mut(&fetch.key) {
+        if let Some(replica) = self.by_key.get(&fetch.key) {
             fetched.log_start_offset = replica.log.log_start_offset();
             fetched.log_end_offset = replica.log.log_end_offset();
             fetched.high_watermark = replica.high_watermark;
@@ -417,12 +417,12 @@ impl Replicas {
     }
 }
 
-fn read(replica: &mut Replica, fetch: &FollowerFetch) -> Result<FollowerRecords, ErrorCode> {
+fn read(replica: &Replica, fetch: &FollowerFetch) -> Result<FollowerRecords, ErrorCode> {
     replica.check_follower(fetch.replica, fetch.leader_epoch)?;
     if let Some(end) = replica.divergence(fetch.offset, fetch.last_fetched_epoch)? {
         return Ok(FollowerRecords::Diverging { epoch: end.epoch, end_offset: end.end_offset });
     }
     let limits = ReadLimits { upper_bound: i64::MAX, max_bytes: fetch.max_bytes, min_one_batch: true };
     let slices = replica.log.read_shared(fetch.offset, &limits).map_err(|error| error.code())?;
-    Ok(FollowerRecords::Batches(slices.parts))
+    Ok(FollowerRecords::Batches(slices))
 }

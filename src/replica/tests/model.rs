@@ -74,6 +74,16 @@ struct Trial {
 }
 
 impl Trial {
+    fn new() -> Self {
+        Trial {
+            world: World::new(3),
+            committed: BTreeMap::new(),
+            committed_end: 0,
+            marks: BTreeMap::new(),
+            appended: 0,
+        }
+    }
+
     fn take(&mut self, step: &Step) {
         let world = &mut self.world;
         let now = world.now();
@@ -273,16 +283,45 @@ proptest! {
 
     #[test]
     fn what_was_committed_stays_and_all_logs_become_the_same(steps in prop::collection::vec(step(), 1..150)) {
-        let mut trial = Trial {
-            world: World::new(3),
-            committed: BTreeMap::new(),
-            committed_end: 0,
-            marks: BTreeMap::new(),
-            appended: 0,
-        };
+        let mut trial = Trial::new();
         for step in &steps {
             trial.take(step);
         }
         trial.settle();
     }
+}
+
+#[test]
+fn a_log_that_starts_inside_a_batch_is_followed_by_one_that_ends_there() {
+    // Broker 3 has records of an epoch that broker 1 never had, whose log starts inside its first batch: where they part
+    // lies in that batch.
+    let steps = [
+        Step::Append { broker: 1, count: 1 },
+        Step::Append { broker: 1, count: 3 },
+        Step::Deliver { count: 100 },
+        Step::Cut { broker: 3 },
+    ];
+    let mut trial = Trial::new();
+    steps.iter().for_each(|step| trial.take(step));
+    let world = &mut trial.world;
+    let (at, now) = (world.at(1), world.now());
+    // As if these had never been there.
+    let replica = world.brokers[at].by_key.get_mut(&KEY).expect("a replica");
+    replica.log.truncate_fully_and_start_at(0, &mut world.pool);
+    replica.high_watermark = 0;
+    let at = world.at(2);
+    let replica = world.brokers[at].by_key.get_mut(&KEY).expect("a replica");
+    replica.log.truncate_fully_and_start_at(0, &mut world.pool);
+    replica.high_watermark = 0;
+    (trial.committed, trial.committed_end) = (BTreeMap::new(), 0);
+    trial.marks.clear();
+    let world = &mut trial.world;
+    world.partition.isr = nodes(&[1]);
+    world.partition.leader_epoch += 1;
+    world.partition.partition_epoch += 1;
+    world.tell(1);
+    let appended = world.brokers[0].append(KEY, &mut world.pool, &batch(2, 99), AppendOrigin::Client, now);
+    appended.expect("a replica").expect("appended");
+    world.brokers[0].delete_records(KEY, 1, now, &mut world.pool).expect("a replica").expect("in range");
+    trial.settle();
 }
