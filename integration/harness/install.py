@@ -2,10 +2,14 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+
+INSTALL_LIMIT_S = 1800
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,18 @@ def logged(layout, name, installer):
 
 
 def call(log, *command, **options):
-    # In a session of its own: a suite's build daemon must not get the terminal's signals or our input.
-    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=True,
-                   timeout=900, **options)
+    # In a session of its own: a suite's build daemon must not get the terminal's signals or our input. It ends as a whole
+    # when it takes too long, or its children would go on.
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                               start_new_session=True, **options)
+    try:
+        code = process.wait(timeout=INSTALL_LIMIT_S)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    if code != 0:
+        raise subprocess.CalledProcessError(code, command)
 
 
 def own_install(suite):
