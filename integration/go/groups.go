@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -16,6 +17,8 @@ var groupTests = []test{
 	{"group_automatic_commit", testGroupAutomaticCommit},
 	{"group_static_member", testGroupStaticMember},
 	{"group_admin", testGroupAdmin},
+	{"consumer_group_range", func(t *T) { consumerGroupOfTwo(t, kgo.RangeBalancer()) }},
+	{"consumer_group_uniform", func(t *T) { consumerGroupOfTwo(t, kgo.StickyBalancer()) }},
 }
 
 func member(t *T, group, topic string, options ...kgo.Opt) *kgo.Client {
@@ -69,6 +72,54 @@ func groupOfTwo(t *T, balancer kgo.GroupBalancer) {
 	second.Close()
 	counts = owners(t, group, 1)
 	t.that(slices.Equal(counts, []int{4}), "partitions of the one that is left: %v", counts)
+	fill(t, topic, 0, 3)
+	fill(t, topic, 3, 3)
+	read(t, first, 6)
+}
+
+// youngMember is a member of the consumer protocol (KIP-848), with how many
+// partitions it has.
+func youngMember(t *T, group, topic string, balancer kgo.GroupBalancer) (*kgo.Client, *atomic.Int64) {
+	owned := new(atomic.Int64)
+	count := func(sign int64) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+			owned.Add(sign * int64(len(partitions[topic])))
+		}
+	}
+	return member(t, group, topic, kgo.ServerSideBalancer(), kgo.Balancers(balancer),
+		kgo.OnPartitionsAssigned(count(1)), kgo.OnPartitionsRevoked(count(-1)), kgo.OnPartitionsLost(count(-1))), owned
+}
+
+// consumerGroupOfTwo is as groupOfTwo, where the broker assigns.
+func consumerGroupOfTwo(t *T, balancer kgo.GroupBalancer) {
+	topic, group := newTopic(t, 4), topicName()
+	await := func(what string, counts []int64, owned ...*atomic.Int64) {
+		end := time.Now().Add(waitLimit)
+		for {
+			var found []int64
+			for _, one := range owned {
+				found = append(found, one.Load())
+			}
+			if slices.Equal(found, counts) {
+				return
+			}
+			t.that(time.Now().Before(end), "%s: partitions of the members are %v", what, found)
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	first, ofFirst := youngMember(t, group, topic, balancer)
+	await("alone", []int64{4}, ofFirst)
+	second, ofSecond := youngMember(t, group, topic, balancer)
+	await("together", []int64{2, 2}, ofFirst, ofSecond)
+	for partition := range int32(4) {
+		fill(t, topic, partition, 10)
+	}
+	read(t, first, 20)
+	read(t, second, 20)
+	t.ok(first.CommitUncommittedOffsets(limited(t)), "commit of the first")
+	t.ok(second.CommitUncommittedOffsets(limited(t)), "commit of the second")
+	second.Close()
+	await("alone again", []int64{4}, ofFirst)
 	fill(t, topic, 0, 3)
 	fill(t, topic, 3, 3)
 	read(t, first, 6)
