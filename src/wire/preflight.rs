@@ -23,6 +23,9 @@ pub const MEMORY_ALLOWANCE_BYTES: usize = 1 << 20;
 /// How many times its own size a decoded request may take. 10,000 short topic names in a Metadata request need 9.
 pub const MEMORY_FACTOR: usize = 16;
 
+/// The longest string that there is, bytes.
+pub const LONGEST_STRING: u32 = i16::MAX as u32;
+
 /// The most memory that a request of this size may take once decoded, in bytes.
 pub const fn memory_limit(body_len: usize) -> usize {
     body_len.saturating_mul(MEMORY_FACTOR).saturating_add(MEMORY_ALLOWANCE_BYTES)
@@ -70,6 +73,10 @@ pub enum Reason {
     #[error("a count of {count} where {remaining} bytes remain")]
     #[expect(missing_docs, reason = "the names say it")]
     CountBeyondEnd { count: u32, remaining: usize },
+    /// A string that is longer than Kafka takes: in a compact form it could be, in the older one never.
+    #[error("a string of {length} bytes, more than {LONGEST_STRING}")]
+    #[expect(missing_docs, reason = "the names say it")]
+    LongString { length: u32 },
     /// Null in a field that can't be null.
     #[error("null in a field that can't be null")]
     UnexpectedNull,
@@ -219,10 +226,12 @@ impl Walk<'_> {
                 Field::Fixed(len) => self.skip(len)?,
                 Field::String => self.string()?.ok_or(Reason::UnexpectedNull)?,
                 Field::NullableString => _ = self.string()?,
-                Field::CompactString | Field::CompactBytes => {
+                Field::CompactString => self.compact_string()?.ok_or(Reason::UnexpectedNull)?,
+                Field::CompactBytes => {
                     self.compact_bytes()?.ok_or(Reason::UnexpectedNull)?;
                 }
-                Field::CompactNullableString | Field::CompactNullableBytes => _ = self.compact_bytes()?,
+                Field::CompactNullableString => _ = self.compact_string()?,
+                Field::CompactNullableBytes => _ = self.compact_bytes()?,
                 Field::Bytes => self.bytes()?.ok_or(Reason::UnexpectedNull)?,
                 Field::NullableBytes => _ = self.bytes()?,
                 Field::Array(element) => {
@@ -318,6 +327,15 @@ impl Walk<'_> {
     #[inline]
     fn bytes(&mut self) -> Result<Option<()>, Reason> {
         self.count()?.map(|length| self.skip_length(length)).transpose()
+    }
+
+    /// As [`compact_bytes`](Self::compact_bytes), but no longer than any string is: what is kept of it may be written with a
+    /// 16-bit length.
+    #[inline]
+    fn compact_string(&mut self) -> Result<Option<()>, Reason> {
+        let Some(length) = self.varint()?.checked_sub(1) else { return Ok(None) };
+        self.skip_length(length)?;
+        if length > LONGEST_STRING { Err(Reason::LongString { length }) } else { Ok(Some(())) }
     }
 
     /// A varint of the length and one, and as many bytes; none for null.
@@ -423,6 +441,19 @@ mod tests {
         assert_eq!(error.offset, 9);
         assert_eq!(error.reason, Reason::LengthBeyondEnd { length: 5, remaining: 1 });
         assert_eq!(error.to_string(), "a length of 5 where 1 bytes remain (at byte 9 of the body)");
+    }
+
+    #[test]
+    fn a_string_is_no_longer_in_a_compact_form() {
+        // One topic by its name, whose length is a varint of three bytes.
+        let body = |length: usize| {
+            let varint =
+                [(length + 1) as u8 | 0x80, ((length + 1) >> 7) as u8 | 0x80, ((length + 1) >> 14) as u8];
+            [b"\x02", &varint[..], &vec![b'x'; length], b"\0\0\0\0\0"].concat()
+        };
+        let longest = LONGEST_STRING as usize;
+        assert!(check(METADATA, 9, &body(longest)).is_ok());
+        assert_eq!(reason(9, &body(longest + 1)), Reason::LongString { length: LONGEST_STRING + 1 });
     }
 
     #[test]
