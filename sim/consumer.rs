@@ -104,8 +104,9 @@ impl Consumer {
         leaders.sort_unstable();
         leaders.dedup();
         for leader in leaders {
-            let positions =
-                self.led_by(leader).into_iter().map(|partition| (partition, self.positions[&partition]));
+            let positions = self.led_by(leader).into_iter().map(|partition| {
+                (partition, self.positions[&partition], self.contacts.leader_epoch(partition))
+            });
             let isolation = if self.topic == TRANSACTIONS { READ_COMMITTED } else { READ_UNCOMMITTED };
             let request = fetch(self.topic, positions).with_isolation_level(isolation);
             self.contacts.ask(world, leader, FETCH, &request, Asked::Fetch);
@@ -150,12 +151,16 @@ pub struct Fetched {
     pub next_offset: i64,
 }
 
-/// A Fetch request for these partitions and offsets.
-pub fn fetch(name: &'static str, positions: impl IntoIterator<Item = (i32, i64)>) -> FetchRequest {
-    let partition = |(partition, offset): (i32, i64)| {
+/// Where a reader goes on: a partition, the next offset, and the epoch of the leader that it knows.
+pub type Position = (i32, i64, i32);
+
+/// A Fetch request for these positions.
+pub fn fetch(name: &'static str, positions: impl IntoIterator<Item = Position>) -> FetchRequest {
+    let partition = |(partition, offset, leader_epoch): Position| {
         FetchPartition::default()
             .with_partition(partition)
             .with_fetch_offset(offset)
+            .with_current_leader_epoch(leader_epoch)
             .with_partition_max_bytes(64 << 10)
     };
     let partitions = positions.into_iter().map(partition).collect();
@@ -192,6 +197,8 @@ pub fn is_passing(code: i16) -> bool {
         ErrorCode::LeaderNotAvailable,
         ErrorCode::NotLeaderOrFollower,
         ErrorCode::OffsetNotAvailable,
+        ErrorCode::FencedLeaderEpoch,
+        ErrorCode::UnknownLeaderEpoch,
     ];
     passing.iter().any(|error| error.code() == code)
 }

@@ -16,7 +16,7 @@ use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
 
 use super::checkers::Event;
-use super::consumer::{fetch, is_passing, read_fetched};
+use super::consumer::{Position, fetch, is_passing, read_fetched};
 use super::contacts::{Contacts, TOPIC, topic};
 use super::world::{self, ClientId, Incident, Notice, World};
 use crate::base::{ErrorCode, NodeId};
@@ -319,10 +319,14 @@ impl ConsumerMember {
     }
 
     fn read_on(&mut self, world: &mut World) {
-        let mut by_leader: BTreeMap<NodeId, Vec<(i32, i64)>> = BTreeMap::new();
+        let mut by_leader: BTreeMap<NodeId, Vec<Position>> = BTreeMap::new();
         for (partition, position) in &self.owned {
             if let (Some(leader), Some(position)) = (self.contacts.leader(*partition), position) {
-                by_leader.entry(leader).or_default().push((*partition, *position));
+                by_leader.entry(leader).or_default().push((
+                    *partition,
+                    *position,
+                    self.contacts.leader_epoch(*partition),
+                ));
             }
         }
         for (leader, positions) in by_leader {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::metadata_response::MetadataResponsePartition;
 use kafka_protocol::messages::{MetadataRequest, MetadataResponse, TopicName};
 use kafka_protocol::protocol::{Request, StrBytes};
 
@@ -28,7 +29,7 @@ pub struct Contacts<A> {
     topic: &'static str,
     bootstrap: Vec<NodeId>,
     by_broker: BTreeMap<NodeId, Contact<A>>,
-    leaders: BTreeMap<i32, NodeId>,
+    leaders: BTreeMap<i32, (NodeId, i32)>,
     /// How many partitions the topic has; 0 while that isn't known.
     pub partitions: i32,
     next_correlation_id: i32,
@@ -68,7 +69,12 @@ impl<A> Contacts<A> {
 
     /// The leader of a partition, as far as is known.
     pub fn leader(&self, partition: i32) -> Option<NodeId> {
-        self.leaders.get(&partition).copied()
+        self.leaders.get(&partition).map(|(leader, _)| *leader)
+    }
+
+    /// The epoch of that leader; −1 if it isn't known.
+    pub fn leader_epoch(&self, partition: i32) -> i32 {
+        self.leaders.get(&partition).map_or(-1, |(_, epoch)| *epoch)
     }
 
     /// The leader of a partition is not who it was.
@@ -125,8 +131,10 @@ impl<A> Contacts<A> {
         let Some(found) = response.topics.first().filter(|found| found.error_code == 0) else { return };
         self.partitions = found.partitions.len() as i32;
         let led = found.partitions.iter().filter(|partition| partition.leader_id.0 >= 0);
-        self.leaders =
-            led.map(|partition| (partition.partition_index, NodeId(partition.leader_id.0))).collect();
+        let leader = |partition: &MetadataResponsePartition| {
+            (partition.partition_index, (NodeId(partition.leader_id.0), partition.leader_epoch))
+        };
+        self.leaders = led.map(leader).collect();
     }
 
     /// An answer has come: what it answers, and from whom. None if nobody waits for it any more.

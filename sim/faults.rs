@@ -129,16 +129,20 @@ impl Faults {
     }
 
     /// Whether nothing is lost if this broker loses its tails: the last that did has everything again, and whatever it
-    /// was in sync for others have too. To Kafka every broker that was killed may have lost its tails.
+    /// was in sync for others have too, who run. To Kafka every broker that was killed may have lost its tails.
     fn may_lose_tail(&self, world: &World, broker: NodeId) -> bool {
         let topics = world.cluster.controller().topics();
         let mut partitions = topics.iter().flat_map(|topic| topic.partitions.iter());
+        let brokers = world.cluster.brokers().into_iter();
+        let running: Vec<NodeId> =
+            brokers.filter(|(_, state)| *state == BrokerState::Running).map(|(id, _)| id).collect();
         let lossy = self.lossy.filter(|lossy| *lossy != broker);
         partitions.all(|partition| {
+            let is_up = |holder: &NodeId| running.contains(holder);
             let mut holders = partition.isr.iter().chain(partition.elr.iter());
             let is_whole = lossy
                 .is_none_or(|lossy| !partition.replicas.contains(&lossy) || partition.isr.contains(&lossy));
-            is_whole && holders.any(|holder| *holder != broker)
+            is_whole && holders.any(|holder| *holder != broker && is_up(holder))
         })
     }
 

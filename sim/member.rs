@@ -16,7 +16,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Request, StrBytes};
 
 use super::checkers::Event;
-use super::consumer::{fetch, is_passing, read_fetched};
+use super::consumer::{Position, fetch, is_passing, read_fetched};
 use super::contacts::{Contacts, TOPIC, topic};
 use super::world::{self, ClientId, Incident, Notice, World};
 use crate::base::{ErrorCode, NodeId};
@@ -339,10 +339,14 @@ impl Member {
         let Some(coordinator) = self.coordinator else { return };
         let Stage::Reading { generation, positions, committed } = &self.stage else { return };
         let generation = *generation;
-        let mut by_leader: BTreeMap<NodeId, Vec<(i32, i64)>> = BTreeMap::new();
+        let mut by_leader: BTreeMap<NodeId, Vec<Position>> = BTreeMap::new();
         for (partition, position) in positions {
             if let Some(leader) = self.contacts.leader(*partition) {
-                by_leader.entry(leader).or_default().push((*partition, *position));
+                by_leader.entry(leader).or_default().push((
+                    *partition,
+                    *position,
+                    self.contacts.leader_epoch(*partition),
+                ));
             }
         }
         let ahead = positions != committed && world.entropy.below(3) == 0;
@@ -368,7 +372,7 @@ impl Member {
         }
     }
 
-    fn fetch(&mut self, world: &mut World, generation: i32, by_leader: BTreeMap<NodeId, Vec<(i32, i64)>>) {
+    fn fetch(&mut self, world: &mut World, generation: i32, by_leader: BTreeMap<NodeId, Vec<Position>>) {
         for (leader, positions) in by_leader {
             // A fetch must not keep the heartbeats from the coordinator waiting.
             let request: FetchRequest = fetch(TOPIC, positions).with_max_wait_ms(0);

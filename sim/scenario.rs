@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::admin::Admin;
-use super::checkers::{self, Checker};
+use super::checkers::{self, Checker, Event};
 use super::consumer::Consumer;
 use super::consumer_member::ConsumerMember;
 use super::contacts::{TOPIC, TRANSACTIONS};
@@ -306,6 +306,12 @@ impl Run {
     fn check(&mut self) -> Result<(), Failure> {
         let replicas = self.world.cluster.replica_states();
         let events = std::mem::take(&mut self.world.events);
+        if let Some(commands) = &mut self.world.commands {
+            let untold = |event: &&Event| !matches!(event, Event::Read { .. } | Event::Acknowledged { .. });
+            commands.extend(
+                events.iter().filter(untold).map(|event| format!("{} ms: {event:?}", self.world.now_ms)),
+            );
+        }
         for at in 0..self.checkers.len() {
             let checker = &mut self.checkers[at];
             let name = checker.name();
