@@ -279,7 +279,14 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    // The same cases each time: a run of the whole suite must not fail by chance. More of them, with other seeds, are for
+    // whoever changes replication.
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(1),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn what_was_committed_stays_and_all_logs_become_the_same(steps in prop::collection::vec(step(), 1..150)) {
