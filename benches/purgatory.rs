@@ -3,7 +3,7 @@
 //!
 //! `cargo bench --bench purgatory -- [park] [cycle] [poll] [expire] [stream]` runs some of it; nothing named, all of
 //! it. One thread; times are of the wall clock, `cpu_ns` of the thread. Kafka's own purgatory can be driven through
-//! its published class with the same numbers of keys, waits and timeouts.
+//! its published class with the same numbers of keys, waits and timeouts; `benches/beside COMMAND` puts both side by side.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};

@@ -12,6 +12,7 @@
 //! request that changed something was handled, not in the middle of it; call [`expire`](Purgatory::expire) when
 //! [`next_deadline`](Purgatory::next_deadline) has come.
 
+mod lists;
 mod metrics;
 #[cfg(test)]
 mod tests;
@@ -26,12 +27,16 @@ use slab::Slab;
 
 use crate::base::Instant;
 
+use lists::Chunk;
 pub use metrics::{Exit, Metrics, WaitKind};
 use watchers::{Watchers, Watching};
 pub use wheel::TimingWheel;
 
 /// An emptied purgatory that once held more waits than this gives their memory back.
 const KEPT_WAITS: usize = 4096;
+
+/// With more waits than this, what is known of each must be fetched from memory far away.
+const FAR_WAITS: usize = 4096;
 
 /// What can wait, whatever it has to look at.
 pub trait Waiting {
@@ -215,7 +220,7 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
     /// Parks a wait under all its keys, behind what waits there; without keys only its deadline ends it. A deadline
     /// that has passed already (a timeout of 0) ends it at the next [`expire`](Self::expire).
     ///
-    /// There is no limit here but memory (and 2^29 waits): a connection has one request in flight, so that the limit
+    /// There is no limit here but memory (and 2^27 waits): a connection has one request in flight, so that the limit
     /// on connections is one on waits too.
     pub fn park(&mut self, keys: impl IntoIterator<Item = K>, waiter: Waiter<O>, wait: W) -> WaitId {
         let kind = wait.kind().index();
@@ -223,7 +228,8 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
         self.next_serial = serial.saturating_add(1);
         let Waiter { owner, since, deadline } = waiter;
         let entry = self.slots.vacant_entry();
-        let slot = entry.key() as u32; // Checked by `watch`, which refuses 2^29.
+        assert!(entry.key() < 1 << 27, "fewer than 2^27 waits");
+        let slot = entry.key() as u32;
         let (watching, links) = self.watchers.watch(serial, slot, keys);
         entry.insert(Slot { serial, since, watching, owner, wait });
         self.deadlines.schedule(since, slot, deadline);
@@ -243,18 +249,57 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
     where
         W: Wait<C>,
     {
+        let Some(queue) = self.watchers.queue(key) else { return 0 };
+        // A wait leaves only when it is visited, so that these stay true of the others.
+        let (own, mut next) = (queue.own(), queue.head());
         let mut completed = 0;
-        let mut visited = self.watchers.first(key).map(|link| self.watchers.wait_and_next(link));
-        while let Some((slot, next)) = visited {
-            // Read before this wait is tried, so that it is on its way from memory meanwhile.
-            visited = next.map(|link| self.watchers.wait_and_next(link));
-            if let Some(reply) = self.slots[slot as usize].wait.try_complete(context) {
-                let (departure, _) = self.leave(slot, None, Exit::Completed);
-                on_completed(context, departure, reply);
-                completed += 1;
+        for slot in own {
+            completed += usize::from(self.try_one(slot, context, &mut on_completed));
+        }
+        while let Some(number) = next {
+            let chunk = *self.watchers.chunk(number);
+            next = chunk.next();
+            self.read_ahead(&chunk);
+            for slot in chunk.items() {
+                completed += usize::from(self.try_one(slot, context, &mut on_completed));
             }
         }
         completed
+    }
+
+    /// Returns whether it completed.
+    #[inline]
+    fn try_one<C>(
+        &mut self,
+        slot: u32,
+        context: &mut C,
+        on_completed: &mut impl FnMut(&mut C, Departure<O>, W::Reply),
+    ) -> bool
+    where
+        W: Wait<C>,
+    {
+        let Some(reply) = self.slots[slot as usize].wait.try_complete(context) else { return false };
+        let (departure, _) = self.leave(slot, None, Exit::Completed);
+        on_completed(context, departure, reply);
+        true
+    }
+
+    /// Reads what is known of some waits before they are tried one after the other, so that all of it is on its way from
+    /// memory at the same time.
+    fn read_ahead(&self, chunk: &Chunk) {
+        if self.slots.len() <= FAR_WAITS {
+            return;
+        }
+        let read = chunk.items().fold(0, |read, slot| {
+            let watching = self.slots.get(slot as usize).map_or(0, |slot| slot.serial.get());
+            read ^ watching ^ u64::from(self.deadlines.read_ahead(slot))
+        });
+        std::hint::black_box(read);
+        let read = chunk.items().fold(0, |read, slot| {
+            let slot = self.slots.get(slot as usize);
+            read ^ slot.map_or(0, |slot| self.watchers.read_ahead(slot.watching))
+        });
+        std::hint::black_box(read);
     }
 
     /// Tries one wait; takes it out if it completes.
@@ -367,17 +412,16 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
 
     /// The waits of a key, first come first.
     pub fn waits_on(&self, key: &K) -> impl Iterator<Item = Parked<'_, W, O>> {
-        let mut link = self.watchers.first(key);
-        std::iter::from_fn(move || {
-            let (slot, next) = self.watchers.wait_and_next(link?);
-            link = next;
-            Some(self.parked(slot, &self.slots[slot as usize]))
-        })
+        let queue = self.watchers.queue(key);
+        let head = queue.and_then(|queue| queue.head()).map(|head| self.watchers.chunk(head));
+        let chunks = std::iter::successors(head, |chunk| chunk.next().map(|next| self.watchers.chunk(next)));
+        let own = queue.into_iter().flat_map(|queue| queue.own());
+        own.chain(chunks.flat_map(Chunk::items)).map(|slot| self.parked(slot, &self.slots[slot as usize]))
     }
 
     /// Whether anything waits for a key.
     pub fn is_watched(&self, key: &K) -> bool {
-        self.watchers.first(key).is_some()
+        self.watchers.queue(key).is_some()
     }
 
     /// For how many keys something waits.
@@ -402,7 +446,7 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
     /// The one way out. `deadline` is given by who has taken it from the wheel.
     fn leave(&mut self, index: u32, deadline: Option<Instant>, exit: Exit) -> (Departure<O>, W) {
         let Slot { serial, since, watching, owner, wait } = self.slots.remove(index as usize);
-        let links = self.watchers.unwatch(index, watching);
+        let links = self.watchers.unwatch(watching);
         let deadline = deadline.unwrap_or_else(|| self.deadlines.cancel(index));
         self.metrics[wait.kind().index()].leave(links, exit);
         if self.slots.is_empty() && self.slots.capacity() > KEPT_WAITS {

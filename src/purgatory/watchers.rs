@@ -1,82 +1,64 @@
-//! Who waits for which key: one FIFO queue a key, one link for each key of each wait.
-//!
-//! Links are intrusive list nodes by number. The links of a wait's first two keys have their numbers from the wait's,
-//! so that they are found without reading anything: with many waits the cost of everything here is that of memory far
-//! away. Further links, of fetches that wait for many partitions, are chained.
+//! Who waits for which key: one FIFO queue a key, which has one item for each wait.
 
-use std::collections::hash_map::Entry;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU64;
 
-use rustc_hash::FxHashMap;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use rustc_hash::FxBuildHasher;
 use slab::Slab;
 
-/// Links of a wait that have their numbers from the wait's.
+use super::lists::{Chunk, List, Lists, NONE, Removed};
+
+/// So many places a wait keeps itself. Those of further keys, of fetches that wait for many partitions, are chained.
 const INLINE: usize = 2;
-/// In a link's number: it is one of `further`.
-const FURTHER: u32 = 1 << 30;
-/// In `prev` and `next`: the neighbour is the end of the queue whose number is in the other bits.
-const END: u32 = 1 << 31;
-/// No link.
-const NONE: u32 = u32::MAX;
 
 /// The queues by key. A queue exists as long as something waits for its key.
 #[derive(Clone, Debug)]
 pub(super) struct Watchers<K> {
-    /// The key of its queue in `queues`.
-    numbers: FxHashMap<K, u32>,
+    /// Where in `queues` the queue of a key is, by the key's hash: the key itself is there alone.
+    numbers: HashTable<u32>,
     queues: Slab<Queue<K>>,
-    /// By wait: link `INLINE * wait + i` is here.
-    inline: Vec<[Link; INLINE]>,
-    /// Link `FURTHER | i` is here.
-    further: Slab<FurtherLink>,
+    /// Of the queues, by their number.
+    lists: Lists,
+    further: Slab<Further>,
 }
 
 #[derive(Clone, Debug)]
 struct Queue<K> {
     key: K,
-    head: u32,
-    tail: u32,
+    list: List,
     /// The serial number of the wait that came last, even if it has left since.
     newest: u64,
 }
 
-/// A wait's place in the queue of one of its keys.
 #[derive(Clone, Copy, Debug)]
-struct Link {
-    /// `NONE` if the link is not in use.
-    prev: u32,
-    next: u32,
+struct Further {
+    place: u32,
+    /// That of the same wait before this one, if there is one.
+    before: u32,
 }
 
+/// What a wait must keep to leave its queues again: its places in them.
 #[derive(Clone, Copy, Debug)]
-struct FurtherLink {
-    link: Link,
-    wait: u32,
-    /// The link of the same wait in the queue of the key before this one, if that is a further one too.
-    sibling: u32,
-}
-
-/// What a wait must keep to leave its queues again: the last of its further links.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Watching(u32);
-
-impl Link {
-    const UNUSED: Link = Link { prev: NONE, next: NONE };
+pub(super) struct Watching {
+    inline: [u32; INLINE],
+    /// The last of its further ones.
+    further: u32,
 }
 
 impl<K> Default for Watchers<K> {
     fn default() -> Self {
         Watchers {
-            numbers: FxHashMap::default(),
+            numbers: HashTable::new(),
             queues: Slab::new(),
-            inline: Vec::new(),
+            lists: Lists::default(),
             further: Slab::new(),
         }
     }
 }
 
-impl<K: Clone + Eq + Hash> Watchers<K> {
+impl<K: Eq + Hash> Watchers<K> {
     /// Puts `wait` at the end of the queue of each key, once a key. Returns what [`unwatch`](Self::unwatch) needs, and
     /// the number of keys.
     pub fn watch(
@@ -85,11 +67,8 @@ impl<K: Clone + Eq + Hash> Watchers<K> {
         wait: u32,
         keys: impl IntoIterator<Item = K>,
     ) -> (Watching, u32) {
-        assert!(wait < FURTHER / INLINE as u32, "fewer than 2^29 waits");
-        if self.inline.len() <= wait as usize {
-            self.inline.resize(wait as usize + 1, [Link::UNUSED; INLINE]);
-        }
-        let (mut last, mut count) = (NONE, 0);
+        let mut watching = Watching { inline: [NONE; INLINE], further: NONE };
+        let mut count = 0;
         for key in keys {
             let number = self.queue_number(key);
             let queue = &mut self.queues[number as usize];
@@ -97,65 +76,58 @@ impl<K: Clone + Eq + Hash> Watchers<K> {
             if std::mem::replace(&mut queue.newest, serial.get()) == serial.get() {
                 continue;
             }
-            let id = if count < INLINE {
-                (INLINE as u32) * wait + count as u32
-            } else {
-                let index = self.further.insert(FurtherLink { link: Link::UNUSED, wait, sibling: last });
-                last = FURTHER | index as u32;
-                last
-            };
-            count += 1;
-            let tail = std::mem::replace(&mut queue.tail, id);
-            let prev = if tail == NONE { END | number } else { tail };
-            if tail == NONE {
-                queue.head = id;
-            } else {
-                self.link_mut(tail).next = id;
+            let place = self.lists.push(&mut queue.list, number, wait);
+            match watching.inline.get_mut(count as usize) {
+                Some(inline) => *inline = place,
+                None => {
+                    watching.further =
+                        self.further.insert(Further { place, before: watching.further }) as u32;
+                }
             }
-            *self.link_mut(id) = Link { prev, next: END | number };
+            count += 1;
         }
-        (Watching(last), count as u32)
+        (watching, count)
     }
 
     /// Takes a wait out of all its queues, and returns how many that were.
-    pub fn unwatch(&mut self, wait: u32, watching: Watching) -> u32 {
+    pub fn unwatch(&mut self, watching: Watching) -> u32 {
         let mut count = 0;
-        for link in std::mem::replace(&mut self.inline[wait as usize], [Link::UNUSED; INLINE]) {
-            if link.prev != NONE {
-                self.unlink(link);
+        for place in watching.inline {
+            if place != NONE {
+                self.remove(place);
                 count += 1;
             }
         }
-        let mut id = watching.0;
-        while id != NONE {
-            let FurtherLink { link, sibling, .. } = self.further.remove((id & !FURTHER) as usize);
-            self.unlink(link);
-            id = sibling;
+        let mut further = watching.further;
+        while further != NONE {
+            let Further { place, before } = self.further.remove(further as usize);
+            self.remove(place);
+            further = before;
             count += 1;
         }
         count
     }
 
-    /// The link at the head of a key's queue.
-    pub fn first(&self, key: &K) -> Option<u32> {
-        let number = *self.numbers.get(key)?;
-        Some(self.queues[number as usize].head)
+    /// A key's queue, if somebody waits for it.
+    pub fn queue(&self, key: &K) -> Option<&List> {
+        let is_it = |number: &u32| self.queues[*number as usize].key == *key;
+        let number = *self.numbers.find(FxBuildHasher.hash_one(key), is_it)?;
+        Some(&self.queues[number as usize].list)
     }
 
-    /// The wait of a link, and the link behind it in its queue.
-    pub fn wait_and_next(&self, id: u32) -> (u32, Option<u32>) {
-        let (wait, link) = if id & FURTHER == 0 {
-            (id / INLINE as u32, &self.inline[id as usize / INLINE][id as usize % INLINE])
-        } else {
-            let further = &self.further[(id & !FURTHER) as usize];
-            (further.wait, &further.link)
-        };
-        (wait, (link.next & END == 0).then_some(link.next))
+    /// A chunk of a queue.
+    pub fn chunk(&self, number: u32) -> &Chunk {
+        self.lists.chunk(number)
     }
 
     /// How many keys are waited for.
     pub fn key_count(&self) -> usize {
         self.queues.len()
+    }
+
+    /// Something to read where [`unwatch`](Self::unwatch) will have to.
+    pub fn read_ahead(&self, watching: Watching) -> u32 {
+        watching.inline.into_iter().fold(0, |read, place| read ^ self.lists.read_ahead(place))
     }
 
     /// Gives memory back that only an earlier, larger number of waits needed; there must be none now.
@@ -166,41 +138,41 @@ impl<K: Clone + Eq + Hash> Watchers<K> {
 
     /// The number of a key's queue, which is made if it isn't there.
     fn queue_number(&mut self, key: K) -> u32 {
-        match self.numbers.entry(key) {
+        let queues = &mut self.queues;
+        let hash = FxBuildHasher.hash_one(&key);
+        let hash_of = |number: &u32| FxBuildHasher.hash_one(&queues[*number as usize].key);
+        match self.numbers.entry(hash, |number| queues[*number as usize].key == key, hash_of) {
             Entry::Occupied(entry) => *entry.get(),
             Entry::Vacant(entry) => {
-                let key = entry.key().clone();
-                let number = self.queues.insert(Queue { key, head: NONE, tail: NONE, newest: 0 });
-                assert!(number < FURTHER as usize, "fewer than 2^30 keys");
-                *entry.insert(number as u32)
+                // No more than there are items, which are fewer than 2^30.
+                let number = queues.insert(Queue { key, list: List::EMPTY, newest: 0 }) as u32;
+                entry.insert(number);
+                number
             }
         }
     }
 
-    fn link_mut(&mut self, id: u32) -> &mut Link {
-        if id & FURTHER == 0 {
-            &mut self.inline[id as usize / INLINE][id as usize % INLINE]
-        } else {
-            &mut self.further[(id & !FURTHER) as usize].link
-        }
-    }
-
-    /// Closes the gap that a link leaves; a queue that becomes empty goes.
-    fn unlink(&mut self, Link { prev, next }: Link) {
-        if prev & next & END != 0 {
-            let queue = self.queues.remove((prev & !END) as usize);
-            self.numbers.remove(&queue.key);
-            return;
-        }
-        if prev & END == 0 {
-            self.link_mut(prev).next = next;
-        } else {
-            self.queues[(prev & !END) as usize].head = next;
-        }
-        if next & END == 0 {
-            self.link_mut(next).prev = prev;
-        } else {
-            self.queues[(next & !END) as usize].tail = prev;
+    /// Takes out what is at a place; a queue that becomes empty goes.
+    fn remove(&mut self, place: u32) {
+        let (number, queue) = match self.lists.remove(place) {
+            Removed::Done => return,
+            Removed::Own(number) => {
+                let queue = &mut self.queues[number as usize];
+                queue.list.remove_own(place);
+                (number, queue)
+            }
+            Removed::Chunk { list: number, neighbours } => {
+                let queue = &mut self.queues[number as usize];
+                queue.list.forget_chunk(neighbours);
+                (number, queue)
+            }
+        };
+        if queue.list.is_empty() {
+            let queue = self.queues.remove(number as usize);
+            let hash = FxBuildHasher.hash_one(&queue.key);
+            if let Ok(entry) = self.numbers.find_entry(hash, |other| *other == number) {
+                entry.remove();
+            }
         }
     }
 }

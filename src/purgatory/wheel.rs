@@ -165,6 +165,12 @@ impl TimingWheel {
         self.entries = Vec::new();
     }
 
+    /// Something to read where [`cancel`](Self::cancel) will have to write.
+    pub(super) fn read_ahead(&self, key: u32) -> u32 {
+        let read = |key: u32| self.entries.get(key as usize).map_or(0, |entry| entry.prev);
+        self.entries.get(key as usize).map_or(0, |entry| read(entry.prev) ^ read(entry.next))
+    }
+
     /// The bucket that comes first: levels follow each other in time, and so do the slots within one.
     fn first_occupied(&self) -> Option<(usize, usize)> {
         let level = self.occupied.iter().position(|&slots| slots != 0)?;

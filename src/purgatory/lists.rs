@@ -1,0 +1,316 @@
+//! Many first-in-first-out lists of `u32`, each a few items of its own and then a chain of chunks of one cache line.
+//!
+//! An item has a *place* that stays the same for as long as it is in its list, so that it can be taken out in O(1) from
+//! anywhere. With very many items the cost of everything is that of memory far away: going through a list costs one such
+//! access for a dozen items, and taking one out touches no other item. A short list needs no chunk.
+
+/// No chunk, no item, no place.
+pub(super) const NONE: u32 = u32::MAX;
+/// Items in a chunk, as many as fit into 64 bytes.
+const ITEMS: usize = 12;
+/// In the place of an item in a chunk: the bits of the index within it. The others are the chunk's number.
+const INDEX_BITS: u32 = 4;
+/// Chunks in a page. Pages are not moved when there are more of them, which would take long.
+const PAGE: usize = 64;
+/// So many first items a list has itself.
+const OWN: usize = 2;
+/// In a place: it is one of a list's own, the index is in the lowest bit, and the list's number in the others.
+const OWN_BIT: u32 = 1 << 31;
+
+/// The chunks of all lists.
+#[derive(Clone, Debug)]
+pub(super) struct Lists {
+    pages: Vec<Box<[Chunk; PAGE]>>,
+    /// How many chunks of the pages have been in use.
+    used: u32,
+    /// The first chunk that is in no list; its `next` is the next one.
+    free: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(super) struct Chunk {
+    /// `NONE` where an item was taken out.
+    items: [u32; ITEMS],
+    prev: u32,
+    next: u32,
+    /// The number by which the owner knows the list.
+    list: u32,
+    /// No item is before this.
+    first: u8,
+    /// Nor is one here or behind; more can be added here.
+    end: u8,
+    /// How many items there are: none in free chunks only.
+    live: u8,
+}
+
+/// One list, which its owner keeps under a number below 2^30.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct List {
+    /// The first items, before those in chunks; `NONE` where there is none, or none any more.
+    own: [u32; OWN],
+    /// The first and the last chunk.
+    head: u32,
+    tail: u32,
+}
+
+/// What the removal of an item leaves to the owner of its list.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Removed {
+    /// Nothing.
+    Done,
+    /// The list with this number keeps the item itself, and has to take it out: [`List::remove_own`].
+    Own(u32),
+    /// A chunk is gone: [`List::forget_chunk`].
+    Chunk {
+        /// The list's number.
+        list: u32,
+        /// What is before and behind it now.
+        neighbours: [u32; 2],
+    },
+}
+
+impl List {
+    pub const EMPTY: List = List { own: [NONE; OWN], head: NONE, tail: NONE };
+
+    pub fn is_empty(&self) -> bool {
+        self.head == NONE && self.own == [NONE; OWN]
+    }
+
+    /// The items that are in no chunk.
+    pub fn own(&self) -> impl Iterator<Item = u32> + use<> {
+        self.own.into_iter().filter(|&item| item != NONE)
+    }
+
+    /// The first chunk.
+    pub fn head(&self) -> Option<u32> {
+        (self.head != NONE).then_some(self.head)
+    }
+
+    pub fn remove_own(&mut self, place: u32) {
+        self.own[place as usize % OWN] = NONE;
+    }
+
+    pub fn forget_chunk(&mut self, [prev, next]: [u32; 2]) {
+        if prev == NONE {
+            self.head = next;
+        }
+        if next == NONE {
+            self.tail = prev;
+        }
+    }
+
+    /// Where the next item goes, if not into a chunk.
+    fn free_own(&self) -> Option<usize> {
+        if self.head != NONE || self.own[OWN - 1] != NONE {
+            return None;
+        }
+        Some(self.own.iter().rposition(|&item| item != NONE).map_or(0, |last| last + 1))
+    }
+}
+
+impl Chunk {
+    const UNUSED: Chunk =
+        Chunk { items: [NONE; ITEMS], prev: NONE, next: NONE, list: NONE, first: 0, end: 0, live: 0 };
+
+    /// The items, in their order.
+    pub fn items(&self) -> impl Iterator<Item = u32> + '_ {
+        self.items[self.first.into()..self.end.into()].iter().copied().filter(|&item| item != NONE)
+    }
+
+    /// The chunk behind this one.
+    pub fn next(&self) -> Option<u32> {
+        (self.next != NONE).then_some(self.next)
+    }
+}
+
+impl Default for Lists {
+    fn default() -> Self {
+        Lists { pages: Vec::new(), used: 0, free: NONE }
+    }
+}
+
+impl Lists {
+    /// Adds an item to the end of a list with this number, and returns its place.
+    #[inline]
+    pub fn push(&mut self, list: &mut List, number: u32, item: u32) -> u32 {
+        if let Some(index) = list.free_own() {
+            list.own[index] = item;
+            return OWN_BIT | number << 1 | index as u32;
+        }
+        let tail = match self.get_mut(list.tail) {
+            Some(tail) if usize::from(tail.end) < ITEMS => tail,
+            _ => self.add_chunk(list, number),
+        };
+        let index = tail.end;
+        tail.items[usize::from(index)] = item;
+        tail.end += 1;
+        tail.live += 1;
+        list.tail << INDEX_BITS | u32::from(index)
+    }
+
+    /// Takes the item at a place out, with the help of the list's owner.
+    #[inline]
+    pub fn remove(&mut self, place: u32) -> Removed {
+        if place & OWN_BIT != 0 {
+            return Removed::Own((place & !OWN_BIT) >> 1);
+        }
+        self.remove_from_chunk(place)
+    }
+
+    #[inline(never)]
+    fn remove_from_chunk(&mut self, place: u32) -> Removed {
+        let number = place >> INDEX_BITS;
+        let Some(chunk) = self.get_mut(number) else { return Removed::Done };
+        chunk.items[(place & ((1 << INDEX_BITS) - 1)) as usize] = NONE;
+        chunk.live -= 1;
+        if chunk.live > 0 {
+            while chunk.items[usize::from(chunk.first)] == NONE {
+                chunk.first += 1;
+            }
+            while chunk.items[usize::from(chunk.end) - 1] == NONE {
+                chunk.end -= 1;
+            }
+            return Removed::Done;
+        }
+        let Chunk { prev, next, list, .. } = *chunk;
+        self.free(number);
+        if let Some(prev) = self.get_mut(prev) {
+            prev.next = next;
+        }
+        if let Some(next) = self.get_mut(next) {
+            next.prev = prev;
+        }
+        Removed::Chunk { list, neighbours: [prev, next] }
+    }
+
+    /// A chunk of a list.
+    pub fn chunk(&self, number: u32) -> &Chunk {
+        &self.pages[number as usize / PAGE][number as usize % PAGE]
+    }
+
+    fn get(&self, number: u32) -> Option<&Chunk> {
+        self.pages.get(number as usize / PAGE).map(|page| &page[number as usize % PAGE])
+    }
+
+    fn get_mut(&mut self, number: u32) -> Option<&mut Chunk> {
+        self.pages.get_mut(number as usize / PAGE).map(|page| &mut page[number as usize % PAGE])
+    }
+
+    /// Something to read in the chunk that a place is in.
+    pub fn read_ahead(&self, place: u32) -> u32 {
+        self.get(place >> INDEX_BITS).map_or(0, |chunk| chunk.list)
+    }
+
+    #[inline(never)]
+    fn add_chunk(&mut self, list: &mut List, number: u32) -> &mut Chunk {
+        let prev = list.tail;
+        let chunk = Chunk { prev, list: number, ..Chunk::UNUSED };
+        let number = self.free_chunk();
+        match self.get_mut(prev) {
+            Some(prev) => prev.next = number,
+            None => list.head = number,
+        }
+        list.tail = number;
+        let place = &mut self.pages[number as usize / PAGE][number as usize % PAGE];
+        *place = chunk;
+        place
+    }
+
+    fn free_chunk(&mut self) -> u32 {
+        if let Some(&Chunk { next, .. }) = self.get(self.free) {
+            return std::mem::replace(&mut self.free, next);
+        }
+        if self.used as usize == self.pages.len() * PAGE {
+            assert!(self.used < OWN_BIT >> INDEX_BITS, "fewer than 2^27 chunks");
+            self.pages.push(Box::new([Chunk::UNUSED; PAGE]));
+        }
+        self.used += 1;
+        self.used - 1
+    }
+
+    fn free(&mut self, number: u32) {
+        let next = self.free;
+        if let Some(chunk) = self.get_mut(number) {
+            chunk.next = next;
+            self.free = number;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn items(lists: &Lists, list: &List) -> Vec<u32> {
+        let mut items: Vec<u32> = list.own().collect();
+        let mut next = list.head();
+        while let Some(number) = next {
+            items.extend(lists.chunk(number).items());
+            next = lists.chunk(number).next();
+        }
+        items
+    }
+
+    fn remove(lists: &mut Lists, owned: &mut [List], place: u32) {
+        match lists.remove(place) {
+            Removed::Done => {}
+            Removed::Own(list) => owned[list as usize].remove_own(place),
+            Removed::Chunk { list, neighbours } => owned[list as usize].forget_chunk(neighbours),
+        }
+    }
+
+    #[test]
+    fn a_chunk_is_a_cache_line() {
+        assert_eq!((size_of::<Chunk>(), align_of::<Chunk>()), (64, 64));
+    }
+
+    #[test]
+    fn chunks_are_used_again() {
+        let mut lists = Lists::default();
+        let mut owned = [List::EMPTY];
+        for round in 0..100 {
+            let places: Vec<u32> =
+                (0..OWN + 30).map(|item| lists.push(&mut owned[0], 0, item as u32)).collect();
+            let (kept, gone) = places.split_at(round % (OWN + 2));
+            gone.iter().for_each(|&place| remove(&mut lists, &mut owned, place));
+            assert_eq!(items(&lists, &owned[0]), (0..kept.len() as u32).collect::<Vec<_>>());
+            kept.iter().for_each(|&place| remove(&mut lists, &mut owned, place));
+            assert!(owned[0].is_empty());
+        }
+        assert_eq!(lists.used, 3);
+    }
+
+    proptest! {
+        /// Each step adds an item to a list, or takes one of its items out.
+        #[test]
+        fn lists_do_what_queues_do(
+            steps in prop::collection::vec((0..3usize, prop::option::of(0..64usize)), 0..400),
+        ) {
+            let mut lists = Lists::default();
+            let mut owned = [List::EMPTY; 3];
+            let mut model: [VecDeque<(u32, u32)>; 3] = Default::default();
+            for (item, (list, removed)) in steps.into_iter().enumerate() {
+                let item = item as u32;
+                match removed.filter(|_| !model[list].is_empty()) {
+                    Some(at) => {
+                        let at = at % model[list].len();
+                        let (_, place) = model[list].remove(at).expect("it is there");
+                        remove(&mut lists, &mut owned, place);
+                    }
+                    None => {
+                        let place = lists.push(&mut owned[list], list as u32, item);
+                        model[list].push_back((item, place));
+                    }
+                }
+                let expected: Vec<u32> = model[list].iter().map(|(item, _)| *item).collect();
+                prop_assert_eq!(items(&lists, &owned[list]), expected);
+                prop_assert_eq!(owned[list].is_empty(), model[list].is_empty());
+            }
+        }
+    }
+}
