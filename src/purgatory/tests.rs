@@ -188,6 +188,33 @@ fn a_wait_that_completed_is_in_no_other_queue() {
     assert_eq!((purgatory.metrics(Kind::Fetch).purgatory_size, purgatory.key_count()), (0, 0));
 }
 
+/// More than are near in memory, and more on one key than lie together.
+#[test]
+fn thousands_on_one_key_are_tried_in_their_order_and_leave_no_trace() {
+    const WAITS: u32 = 5_000;
+    let mut purgatory = Purgatory::<u32, ReadyWait, ConnectionId>::new();
+    for name in 0..WAITS {
+        // The fetch of many partitions: more keys than a wait keeps by itself.
+        let keys = [WAITS, name % 7, WAITS + 1, name, 2 * WAITS + name];
+        purgatory.park(keys, waiter(0, 100), fetch(name));
+    }
+    for divisor in [3, 2, 1] {
+        let ready: BTreeSet<u32> = (0..WAITS).filter(|name| name % divisor == 0).collect();
+        let before: Vec<u32> = purgatory.waits_on(&WAITS).map(|parked| parked.wait.name).collect();
+        let mut world = world(&ready);
+        let completed = wake(&mut purgatory, &WAITS, &mut world);
+        assert_eq!(world.tried, before, "first come first served");
+        let expected: Vec<u32> = before.iter().copied().filter(|name| ready.contains(name)).collect();
+        assert_eq!(world.left.iter().map(|(name, _)| *name).collect::<Vec<_>>(), expected);
+        assert_eq!(completed, expected.len());
+        let left: Vec<u32> = purgatory.waits_on(&(WAITS + 1)).map(|parked| parked.wait.name).collect();
+        assert_eq!(left.len(), purgatory.len());
+        assert!(left.is_sorted());
+    }
+    assert_eq!((purgatory.key_count(), purgatory.next_deadline()), (0, None));
+    assert_eq!(purgatory.metrics(Kind::Fetch).purgatory_size, 0);
+}
+
 #[test]
 fn a_key_given_twice_counts_once() {
     let mut purgatory = TestPurgatory::new();

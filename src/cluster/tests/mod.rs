@@ -24,6 +24,7 @@ mod topics;
 mod transaction_offsets;
 mod transactions;
 mod transactions_over_brokers;
+mod vanishing;
 mod whole;
 
 use std::time::Duration;
