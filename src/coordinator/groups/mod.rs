@@ -7,6 +7,7 @@
 mod classic;
 pub mod consumer;
 mod membership;
+mod offset_table;
 mod offsets;
 mod pending_offsets;
 mod protocols;
@@ -30,6 +31,7 @@ use crate::wire::records::BatchHeader;
 pub use classic::{ClassicGroup, ClassicMember, ClassicState, Protocol};
 pub use consumer::{ConsumerGroup, GroupError, Heartbeat, HeartbeatReply};
 pub use membership::{Assignments, Join, Leaver, Sync};
+use offset_table::OffsetTable;
 pub use offsets::{Commit, CommitPartition, GroupOffsets};
 use pending_offsets::{PendingOffset, PendingOffsets};
 
@@ -216,7 +218,7 @@ pub struct Groups {
     consumer: FxHashMap<Arc<str>, ConsumerGroup>,
     /// Names in order, for whoever lists them.
     names: BTreeMap<Arc<str>, ()>,
-    offsets: FxHashMap<Arc<str>, GroupOffsets>,
+    offsets: OffsetTable,
     /// What open transactions have committed.
     pending: PendingOffsets,
 }
@@ -272,15 +274,11 @@ impl Groups {
                 Some(value) => {
                     self.ensure_group(group, now);
                     self.pending.supersede(group, topic, *index);
-                    self.offsets.entry(group.clone()).or_default().set(topic, *index, value.clone());
+                    self.offsets.set(group, topic, *index, value.clone());
                 }
                 None => {
                     self.pending.remove(group, topic, *index);
-                    let Some(offsets) = self.offsets.get_mut(group) else { return };
-                    offsets.remove(topic, *index);
-                    if offsets.is_empty() {
-                        self.offsets.remove(group);
-                    }
+                    self.offsets.remove(group, topic, *index);
                 }
             },
             Record::ClassicGroup { group, value: Some(value) } => {
@@ -466,7 +464,7 @@ impl ShardState for Groups {
             if committed {
                 let PendingOffset { group, topic, index, offset } = pending;
                 self.ensure_group(&group, now);
-                self.offsets.entry(group).or_default().set(&topic, index, offset);
+                self.offsets.set(&group, &topic, index, offset);
             }
         }
     }

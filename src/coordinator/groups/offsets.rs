@@ -68,19 +68,30 @@ impl GroupOffsets {
         self.by_topic.is_empty()
     }
 
-    pub(super) fn set(&mut self, topic: &Arc<str>, index: i32, offset: CommittedOffset) {
-        match self.by_topic.get_mut(topic) {
-            Some(offsets) => offsets.insert(index, offset),
-            None => self.by_topic.entry(topic.clone()).or_default().insert(index, offset),
-        };
+    /// The partitions of a topic that have an offset.
+    pub(super) fn partitions_of(&self, topic: &str) -> impl Iterator<Item = i32> + use<'_> {
+        self.by_topic.get(topic).into_iter().flat_map(|offsets| offsets.keys().copied())
     }
 
-    pub(super) fn remove(&mut self, topic: &str, index: i32) {
-        let Some(offsets) = self.by_topic.get_mut(topic) else { return };
+    /// Returns whether it is the first of its topic.
+    pub(super) fn set(&mut self, topic: &Arc<str>, index: i32, offset: CommittedOffset) -> bool {
+        if let Some(offsets) = self.by_topic.get_mut(topic) {
+            offsets.insert(index, offset);
+            return false;
+        }
+        self.by_topic.entry(topic.clone()).or_default().insert(index, offset);
+        true
+    }
+
+    /// Returns whether it was the last of its topic.
+    pub(super) fn remove(&mut self, topic: &str, index: i32) -> bool {
+        let Some(offsets) = self.by_topic.get_mut(topic) else { return false };
         offsets.remove(&index);
-        if offsets.is_empty() {
+        let was_last = offsets.is_empty();
+        if was_last {
             self.by_topic.remove(topic);
         }
+        was_last
     }
 
     pub(super) fn tombstones(&self, group: &Arc<str>) -> Vec<Record> {
@@ -216,12 +227,12 @@ impl Groups {
 
     /// The end of everything that was committed for a topic.
     pub(in crate::coordinator) fn offsets_of_topic(&self, topic: &str) -> Vec<Record> {
-        let of_group = |group: Group<'_>| {
-            let offsets = self.offsets.get(group.id()).into_iter().flat_map(GroupOffsets::iter);
-            let of_topic = offsets.filter(|(name, ..)| &***name == topic);
-            of_topic.map(|(name, index, _)| tombstone(group.id(), name, index)).collect::<Vec<_>>()
-        };
-        self.iter().flat_map(of_group).collect()
+        let topic: Arc<str> = Arc::from(topic);
+        let mut records = Vec::new();
+        for (group, partitions) in self.offsets.of_topic(&topic) {
+            records.extend(partitions.map(|index| tombstone(group, &topic, index)));
+        }
+        records
     }
 
     /// Drops offsets that have expired, offsets of deleted topics, and groups that have nothing left.
