@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{Checker, Event, RecordName};
+use crate::base::NodeId;
 use crate::cluster::ReplicaState;
 use crate::sim::contacts::TOPIC;
 use crate::sim::world::World;
@@ -14,6 +15,8 @@ pub struct Reads {
     read: BTreeMap<(i32, i64), RecordName>,
     /// The highest high watermark that there was: followers have theirs from leaders.
     replicated: BTreeMap<i32, i64>,
+    /// Who led at the last look, and where their logs ended.
+    led: BTreeMap<(NodeId, i32), i64>,
 }
 
 impl Checker for Reads {
@@ -48,6 +51,16 @@ impl Checker for Reads {
         for replica in replicas.iter().filter(|replica| &*replica.topic == TOPIC) {
             let highest = self.replicated.entry(replica.key.index).or_default();
             *highest = (*highest).max(replica.high_watermark);
+        }
+        let leaders = replicas.iter().filter(|replica| replica.leads && &*replica.topic == TOPIC);
+        let leading = |replica: &ReplicaState| ((replica.broker, replica.key.index), replica.log_end_offset);
+        let led = std::mem::replace(&mut self.led, leaders.map(leading).collect());
+        // Between two looks a leader may have raised its high watermark, answered, and lost its replica.
+        for ((broker, partition), log_end) in led {
+            if !self.led.contains_key(&(broker, partition)) {
+                let highest = self.replicated.entry(partition).or_default();
+                *highest = (*highest).max(log_end);
+            }
         }
         Ok(())
     }
