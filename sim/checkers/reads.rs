@@ -1,7 +1,7 @@
 //! Consumers read nothing above the high watermark, and nothing that another reads otherwise: what was read once is there
 //! for good, unless unclean elections are allowed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Checker, Event, RecordName};
 use crate::base::NodeId;
@@ -9,14 +9,21 @@ use crate::cluster::ReplicaState;
 use crate::sim::contacts::TOPIC;
 use crate::sim::world::World;
 
+/// The longest that an answer is under way.
+const ANSWERS_ARRIVE_WITHIN_MS: u64 = 100;
+
 /// What has been read.
 #[derive(Debug, Default)]
 pub struct Reads {
     read: BTreeMap<(i32, i64), RecordName>,
     /// The highest high watermark that there was: followers have theirs from leaders.
     replicated: BTreeMap<i32, i64>,
-    /// Who led at the last look, and where their logs ended.
-    led: BTreeMap<(NodeId, i32), i64>,
+    /// Who led at the last look.
+    led: BTreeSet<(NodeId, i32)>,
+    /// Partitions of which a leader has lost its replica: until then it may have had more replicated, and answered, than
+    /// was seen.
+    in_doubt_until_ms: BTreeMap<i32, u64>,
+    now_ms: u64,
 }
 
 impl Checker for Reads {
@@ -28,7 +35,9 @@ impl Checker for Reads {
         match event {
             Event::Read { reader, partition, offset, name } => {
                 let replicated = self.replicated.get(partition).copied().unwrap_or(0);
-                if *offset >= replicated {
+                let is_in_doubt =
+                    self.in_doubt_until_ms.get(partition).is_some_and(|until_ms| self.now_ms <= *until_ms);
+                if *offset >= replicated && !is_in_doubt {
                     return Err(format!(
                         "client {reader} read offset {offset} of partition {partition}, of which only what is \
                          below {replicated} was ever replicated"
@@ -47,20 +56,17 @@ impl Checker for Reads {
         }
     }
 
-    fn inspect(&mut self, _: &mut World, replicas: &[ReplicaState]) -> Result<(), String> {
+    fn inspect(&mut self, world: &mut World, replicas: &[ReplicaState]) -> Result<(), String> {
         for replica in replicas.iter().filter(|replica| &*replica.topic == TOPIC) {
             let highest = self.replicated.entry(replica.key.index).or_default();
             *highest = (*highest).max(replica.high_watermark);
         }
         let leaders = replicas.iter().filter(|replica| replica.leads && &*replica.topic == TOPIC);
-        let leading = |replica: &ReplicaState| ((replica.broker, replica.key.index), replica.log_end_offset);
-        let led = std::mem::replace(&mut self.led, leaders.map(leading).collect());
-        // Between two looks a leader may have raised its high watermark, answered, and lost its replica.
-        for ((broker, partition), log_end) in led {
-            if !self.led.contains_key(&(broker, partition)) {
-                let highest = self.replicated.entry(partition).or_default();
-                *highest = (*highest).max(log_end);
-            }
+        let leading = leaders.map(|replica| (replica.broker, replica.key.index)).collect();
+        let led = std::mem::replace(&mut self.led, leading);
+        self.now_ms = world.now_ms;
+        for (_, partition) in led.difference(&self.led) {
+            self.in_doubt_until_ms.insert(*partition, world.now_ms + ANSWERS_ARRIVE_WITHIN_MS);
         }
         Ok(())
     }

@@ -335,7 +335,8 @@ impl Cluster {
             Command::FreezeBroker(id) => self.freeze(id)?,
             Command::ThawBroker(id) => self.thaw(now, id)?,
             Command::SetLink { from, to, link } => {
-                self.check_ends(from, to)?;
+                self.check_party(from)?;
+                self.check_party(to)?;
                 self.links.set(now.instant, from, to, link);
             }
             Command::Shutdown => self.release_all(now),
