@@ -300,7 +300,7 @@ fn errors_say_what_where_and_what_to_do() {
     let cluster = Cluster::start();
     let host = format!("Host: {}", cluster.control);
     let large = vec![b' '; (64 << 10) + 1];
-    let requests: [(&str, &str, &[u8], u16); 14] = [
+    let requests: [(&str, &str, &[u8], u16); 21] = [
         ("GET /nowhere", &host, b"", 404),
         ("PUT /waits", &host, b"", 405),
         ("POST /holds", &host, b"{", 400),
@@ -313,6 +313,13 @@ fn errors_say_what_where_and_what_to_do() {
         ("POST /clock", &host, br#"{"pace": "x0"}"#, 400),
         ("POST /clock/advance", &host, br#"{"by_ms": 99999999999999}"#, 400),
         ("GET /partitions/none", &host, b"", 404),
+        ("POST /holds", &host, br#"["before-apply", null, null, null, null, null, null, null]"#, 400),
+        ("POST /links", &host, br#"{"from": 1, "to": 1, "cut": true}"#, 400),
+        ("POST /links", &host, br#"{"from": 1, "to": 9, "cut": true}"#, 404),
+        ("POST /brokers", &host, br#"{"id": -1}"#, 400),
+        ("POST /brokers", &host, br#"{"id": 1}"#, 409),
+        ("POST /brokers", &host, br#"{"listen": ["192.0.2.1:0"]}"#, 409),
+        ("POST /brokers", &host, br#"{"listen": ["127.0.0.1:0:0"]}"#, 400),
         ("GET /waits", "Host: example.com", b"", 403),
         ("GET /waits", &format!("{host}\r\nOrigin: http://example.com"), b"", 403),
     ];

@@ -123,6 +123,12 @@ pub enum CommandError {
     /// There is a broker with this id already.
     #[error("there is a broker {} already", .0.0)]
     BrokerExists(NodeId),
+    /// Kafka's `node.id` is 0 or more; -1 stands for no broker.
+    #[error("{0} can't be a broker's id: it must be 0 or more")]
+    InvalidBrokerId(i32),
+    /// A link leads from one to another.
+    #[error("a link has two different ends, and both are the same here")]
+    SameEnds,
     /// There can't be more brokers.
     #[error("there are {MAX_BROKERS} brokers already, the most that one process runs")]
     TooManyBrokers,

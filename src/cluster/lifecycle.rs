@@ -1,5 +1,7 @@
 //! Brokers that stop, die, freeze and come back.
 
+use std::collections::BTreeSet;
+
 use super::Kept;
 use super::command::CommandError;
 use super::links::Envelope;
@@ -38,14 +40,34 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts a broker that wasn't there before.
-    pub(super) fn add_broker(&mut self, now: Now, config: NodeConfig) -> Result<(), CommandError> {
-        if self.nodes.iter().any(|node| node.id() == config.id) {
-            return Err(CommandError::BrokerExists(config.id));
+    /// Whether a broker with this id could be added.
+    ///
+    /// # Errors
+    /// If it is negative or taken, or there are as many brokers as there can be.
+    pub fn check_new_broker(&self, id: NodeId) -> Result<(), CommandError> {
+        if id.0 < 0 {
+            return Err(CommandError::InvalidBrokerId(id.0));
+        }
+        if self.nodes.iter().any(|node| node.id() == id) {
+            return Err(CommandError::BrokerExists(id));
         }
         if self.nodes.len() >= MAX_BROKERS as usize {
             return Err(CommandError::TooManyBrokers);
         }
+        Ok(())
+    }
+
+    /// The id that a broker gets which is added without one: the one after the highest, or the lowest free one if there is
+    /// none after it.
+    pub fn next_broker_id(&self) -> NodeId {
+        let taken: BTreeSet<i32> = self.nodes.iter().map(|node| node.id().0).collect();
+        let after = taken.last().and_then(|last| last.checked_add(1));
+        NodeId(after.or_else(|| (1..).find(|id| !taken.contains(id))).unwrap_or(1))
+    }
+
+    /// Starts a broker that wasn't there before.
+    pub(super) fn add_broker(&mut self, now: Now, config: NodeConfig) -> Result<(), CommandError> {
+        self.check_new_broker(config.id)?;
         // Nobody must take it for a broker of the same id that was removed.
         self.added += 1;
         let identity = Identity { epoch: None, incarnation: self.added << 16 };
@@ -171,11 +193,14 @@ impl Cluster {
         })
     }
 
-    pub(super) fn check_party(&self, party: Party) -> Result<(), CommandError> {
-        match party {
-            Party::Controller => Ok(()),
-            Party::Broker(id) => self.find(id).map(|_| ()),
+    /// Whether there can be a link between these.
+    pub(super) fn check_ends(&self, from: Party, to: Party) -> Result<(), CommandError> {
+        for party in [from, to] {
+            if let Party::Broker(id) = party {
+                self.find(id)?;
+            }
         }
+        if from == to { Err(CommandError::SameEnds) } else { Ok(()) }
     }
 
     fn check_state(

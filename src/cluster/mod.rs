@@ -335,8 +335,7 @@ impl Cluster {
             Command::FreezeBroker(id) => self.freeze(id)?,
             Command::ThawBroker(id) => self.thaw(now, id)?,
             Command::SetLink { from, to, link } => {
-                self.check_party(from)?;
-                self.check_party(to)?;
+                self.check_ends(from, to)?;
                 self.links.set(now.instant, from, to, link);
             }
             Command::Shutdown => self.release_all(now),

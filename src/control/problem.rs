@@ -55,6 +55,10 @@ impl From<CommandError> for Problem {
             CommandError::BrokerExists(_) => {
                 (Blame::State, "choose another id, or none for the next free one")
             }
+            CommandError::InvalidBrokerId(_) => {
+                (Blame::Request, "choose another id, or none for the next free one")
+            }
+            CommandError::SameEnds => (Blame::Request, "GET /links lists the links that there are"),
             CommandError::TooManyBrokers => (Blame::State, "remove a broker first"),
             CommandError::LastBroker(_) => (Blame::State, "add another broker first"),
             CommandError::NotAFollower { .. } => {

@@ -16,9 +16,18 @@ use crate::faults::{HoldId, HoldPoint, HoldRule};
 /// Reads a request's body; an empty one stands for `{}`.
 ///
 /// # Errors
-/// If it isn't JSON of this shape.
+/// If it isn't a JSON object of this shape.
 pub fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
-    let body = if body.iter().all(u8::is_ascii_whitespace) { b"{}" } else { body };
+    let body = body.trim_ascii_start();
+    let body = if body.is_empty() { b"{}" } else { body };
+    // The decoder would take an array for the fields in the order in which they are declared.
+    if body.first() != Some(&b'{') {
+        return Err(Problem::new(
+            Blame::Request,
+            "the body is not a JSON object",
+            "send JSON of the fields that docs/control.md names",
+        ));
+    }
     serde_json::from_slice(body).map_err(|error| {
         Problem::new(
             Blame::Request,

@@ -27,7 +27,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::clock::{Pace, PaceError};
-use super::doors::NewBroker;
+use super::doors::{AddBrokerError, NewBroker};
 use super::driver::Driver;
 use super::options::{StartError, localhost, parse_listener};
 use crate::base::NodeId;
@@ -419,7 +419,15 @@ async fn add_broker(State(driver): Owner, body: Bytes) -> Outcome {
     let broker = NewBroker { id: request.id.map(NodeId), rack: request.rack, listeners };
     match driver.add_broker(broker).await {
         Ok(Ok(NodeId(id))) => shown(json!({ "id": id })),
-        Ok(Err(what)) => Err(Problem::new(Blame::State, what, "GET /brokers lists those that there are")),
+        Ok(Err(AddBrokerError::Refused(error))) => Err(error.into()),
+        Ok(Err(AddBrokerError::Listen(error @ StartError::Resolve { .. }))) => {
+            Err(Problem::new(Blame::Request, error, "name an address of this machine"))
+        }
+        Ok(Err(AddBrokerError::Listen(error))) => Err(Problem::new(
+            Blame::State,
+            error,
+            "name an address of this machine and a free port, or port 0",
+        )),
         Err(_) => Err(Problem::new(Blame::State, "the brokers stop", "start them again")),
     }
 }

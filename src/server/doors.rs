@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::listener::{Bound, Shared};
 use super::options::StartError;
 use crate::base::NodeId;
-use crate::cluster::{Command, NodeConfig};
+use crate::cluster::{Command, CommandError, NodeConfig};
 use crate::controller::configs::{Listener, Overrides};
 
 /// How long after a failure the ports of a broker that has started again are tried anew.
@@ -25,7 +25,7 @@ pub(crate) enum DoorChange {
     /// The broker runs again.
     Open(NodeId),
     /// There is to be one more broker; the answer says which it is, or why there can't be.
-    Add(NewBroker, oneshot::Sender<Result<NodeId, String>>),
+    Add(NewBroker, oneshot::Sender<Result<NodeId, AddBrokerError>>),
     /// There is no such broker any more.
     Remove(NodeId),
     /// All that was asked for before is to be done, and its failures told: one line for each.
@@ -41,6 +41,17 @@ pub struct NewBroker {
     pub rack: Option<String>,
     /// Where it listens: at least one.
     pub listeners: Vec<Listener>,
+}
+
+/// Why a broker can't be added.
+#[derive(Debug, thiserror::Error)]
+pub enum AddBrokerError {
+    /// It can't listen there.
+    #[error(transparent)]
+    Listen(#[from] StartError),
+    /// The cluster can't have it.
+    #[error(transparent)]
+    Refused(#[from] CommandError),
 }
 
 /// The listening sockets of all brokers.
@@ -105,20 +116,21 @@ impl Doors {
         self.by_broker.insert(node, door);
     }
 
-    fn add_broker(&mut self, broker: NewBroker) -> Result<NodeId, String> {
+    fn add_broker(&mut self, broker: NewBroker) -> Result<NodeId, AddBrokerError> {
         let NewBroker { id, rack, listeners } = broker;
         let driver = self.shared.driver.clone();
-        let next = driver.brokers().last().map_or(1, |(last, _)| last.0.saturating_add(1));
-        let id = id.unwrap_or(NodeId(next));
-        let bound = listeners.into_iter().map(Bound::bind).collect::<Result<Vec<_>, _>>();
-        let bound = bound.map_err(|error| error.to_string())?;
+        let id = driver.look(|cluster, _| {
+            let id = id.unwrap_or_else(|| cluster.next_broker_id());
+            cluster.check_new_broker(id).map(|()| id)
+        })?;
+        let bound = listeners.into_iter().map(Bound::bind).collect::<Result<Vec<_>, _>>()?;
         let endpoints: Vec<_> = bound.iter().map(|bound| bound.endpoint().clone()).collect();
         if endpoints.is_empty() {
-            return Err(StartError::NoListener.to_string());
+            return Err(StartError::NoListener.into());
         }
         let configs = Overrides::default();
         let config = NodeConfig { id, rack: rack.map(Arc::from), endpoints, configs };
-        driver.command(Command::AddBroker(config)).map_err(|error| error.to_string())?;
+        driver.command(Command::AddBroker(config))?;
         self.add(id, bound);
         Ok(id)
     }

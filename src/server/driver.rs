@@ -23,7 +23,7 @@ use slab::Slab;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::clock::{Clock, ClusterClock, Pace};
-use super::doors::{DoorChange, NewBroker};
+use super::doors::{AddBrokerError, DoorChange, NewBroker};
 use super::lock;
 use super::mailbox::{Delivery, Ending, Mailbox};
 use crate::api::{Connection, Prepared, Reply};
@@ -163,7 +163,7 @@ impl Driver {
     }
 
     /// Starts one more broker, with listeners of its own; the answer says which.
-    pub(crate) fn add_broker(&self, broker: NewBroker) -> oneshot::Receiver<Result<NodeId, String>> {
+    pub(crate) fn add_broker(&self, broker: NewBroker) -> oneshot::Receiver<Result<NodeId, AddBrokerError>> {
         let (done, when) = oneshot::channel();
         self.change_door(DoorChange::Add(broker, done));
         when

@@ -41,7 +41,7 @@ use crate::base::NodeId;
 use crate::cluster::{Cluster, ClusterConfig, Command, NodeConfig};
 use crate::controller::configs::BrokerSettings;
 use control::ControlListener;
-pub use doors::NewBroker;
+pub use doors::{AddBrokerError, NewBroker};
 use doors::{DoorChange, Doors};
 use driver::Driver;
 use listener::{Bound, Shared};

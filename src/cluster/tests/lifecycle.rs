@@ -66,6 +66,34 @@ fn a_cut_link_keeps_messages_in_order_and_a_slow_one_delays_them() {
 }
 
 #[test]
+fn an_added_broker_has_an_id_that_is_free_and_not_negative() {
+    let mut world = World::new();
+    let endpoint = ListenerEndpoint { listener: "PLAINTEXT".into(), host: None, port: 9093 };
+    let config =
+        |id| NodeConfig { id, rack: None, endpoints: vec![endpoint.clone()], configs: Overrides::default() };
+    // -1 stands for no broker wherever Kafka names one.
+    for id in [-1, i32::MIN] {
+        let refused = world.command(Command::AddBroker(config(NodeId(id))));
+        assert_eq!(refused, Err(CommandError::InvalidBrokerId(id)));
+    }
+    assert_eq!(world.cluster.next_broker_id(), NodeId(2));
+    world.command(Command::AddBroker(config(NodeId(i32::MAX)))).unwrap();
+    assert_eq!(world.cluster.next_broker_id(), NodeId(2), "there is none after the highest");
+    assert_eq!(world.cluster.check_new_broker(NodeId(1)), Err(CommandError::BrokerExists(NodeId(1))));
+    world.command(Command::AddBroker(config(NodeId(0)))).unwrap();
+}
+
+#[test]
+fn a_link_has_two_ends() {
+    let mut world = World::of_brokers(2, &[]);
+    let link = Link { delay: Duration::ZERO, cut: true };
+    for end in [Party::Controller, Party::Broker(NodeId(2))] {
+        let refused = world.command(Command::SetLink { from: end, to: end, link });
+        assert_eq!(refused, Err(CommandError::SameEnds));
+    }
+}
+
+#[test]
 fn brokers_come_and_go_while_the_cluster_runs() {
     let mut world = World::new();
     let endpoint = ListenerEndpoint { listener: "PLAINTEXT".into(), host: None, port: 9093 };
