@@ -97,7 +97,12 @@ fn find(context: &mut Context<'_>, kind: i8, key: &str) -> Result<NodeId, ErrorC
     }
     let topic = controller.topics().by_name(name);
     let topic = topic.ok_or(ErrorCode::CoordinatorNotAvailable)?;
-    let index = partition_for(key, topic.partitions.len() as i32);
+    // As many as the coordinators were set up for, as in Kafka: groups stay where they are if the topic gets more.
+    let settings = context.parts.broker.coordinators.settings();
+    let index = match kind {
+        GROUP => partition_for(key, settings.partitions),
+        _ => partition_for(key, settings.transactions.partitions),
+    };
     topic.partition(index).and_then(|partition| partition.leader).ok_or(ErrorCode::CoordinatorNotAvailable)
 }
 

@@ -64,8 +64,8 @@ pub(crate) fn ask(
     inquiries.last += 1;
     let number = inquiries.last;
     let topic = parts.controller.topics().by_name(TRANSACTION_STATE);
-    let coordinator =
-        topic.and_then(|topic| topic.partition(partition_for(&id, topic.partitions.len() as i32))?.leader);
+    let index = partition_for(&id, parts.broker.coordinators.settings().transactions.partitions);
+    let coordinator = topic.and_then(|topic| topic.partition(index)?.leader);
     match coordinator {
         Some(broker) => {
             inquiries.open.insert(number, None);

@@ -1,6 +1,7 @@
 //! Who coordinates, as a client sees it.
 
-use kafka_protocol::messages::FindCoordinatorRequest;
+use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
+use kafka_protocol::messages::{CreatePartitionsRequest, FindCoordinatorRequest};
 
 use super::*;
 
@@ -31,5 +32,27 @@ fn the_one_broker_coordinates_groups_and_transactions() {
             assert_eq!((each.error_code, each.node_id.0, each.port), expected, "type {kind}, key {key}");
             assert_eq!(each.key.as_str(), key);
         }
+    }
+}
+
+#[test]
+fn coordinators_stay_when_their_topics_get_more_partitions() {
+    let mut world = World::of_brokers(3, &[]);
+    let client = world.connect_to(1);
+    for (kind, name) in [(0, "__consumer_offsets"), (1, "__transaction_state")] {
+        let keys = (0..20).map(|key| StrBytes::from_string(format!("key-{key}"))).collect();
+        let request = FindCoordinatorRequest::default().with_key_type(kind).with_coordinator_keys(keys);
+        let before = world.ask(client, 6, &request);
+        assert!(before.coordinators.iter().all(|each| each.error_code == 0), "{before:?}");
+        let grow =
+            CreatePartitionsTopic::default().with_name(topic(name)).with_count(60).with_assignments(None);
+        let grow = CreatePartitionsRequest::default().with_topics(vec![grow]).with_timeout_ms(30_000);
+        let grown = world.ask(client, 3, &grow);
+        assert_eq!(grown.results[0].error_code, 0);
+        assert_eq!(
+            world.ask(client, 6, &request),
+            before,
+            "the coordinators still share out {name} as before"
+        );
     }
 }
