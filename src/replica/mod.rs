@@ -276,10 +276,10 @@ impl Replicas {
         true
     }
 
-    /// Appends to a partition that this broker leads; see [`Replica::append`].
+    /// Appends to a partition that this broker leads; see `Replica::append`.
     ///
     /// # Errors
-    /// As [`Replica::append`]; none if there is no such replica.
+    /// As `Replica::append`; none if there is no such replica.
     pub fn append(
         &mut self,
         key: PartitionKey,

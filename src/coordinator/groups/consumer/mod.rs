@@ -9,7 +9,7 @@
 //! | of a member | the member has given up what the target takes from it |
 //!
 //! A heartbeat moves all three as far as it can. It changes nothing itself: it leads to records, and
-//! [`ConsumerGroup::apply`] alone changes the group. What few fields are not in the log say so.
+//! `ConsumerGroup::apply` alone changes the group. What few fields are not in the log say so.
 //!
 //! This file has the group as data; `heartbeat.rs` decides what members of the protocol ask, `classic_members.rs` what those
 //! of the classic protocol do, `reconciliation.rs` moves a member towards its target, `target.rs` and `assignors/` compute
@@ -310,7 +310,7 @@ impl ConsumerGroup {
     /// Whether somebody may fetch offsets (`ConsumerGroup.validateOffsetFetch`).
     ///
     /// # Errors
-    /// As [`check_commit`](Self::check_commit) for a member that says who it is; nobody has to.
+    /// As `check_commit` for a member that says who it is; nobody has to.
     pub fn check_fetch(&self, member_id: Option<&str>, epoch: i32) -> Result<(), ErrorCode> {
         if member_id.is_none() && epoch < 0 {
             return Ok(());
