@@ -27,9 +27,11 @@ impl OffsetTable {
     pub(super) fn of_topic(
         &self,
         topic: &str,
-    ) -> impl Iterator<Item = (&Arc<str>, impl Iterator<Item = i32>)> {
-        let groups = self.groups_by_topic.get(topic).into_iter().flatten();
-        groups.filter_map(move |group| Some((group, self.by_group.get(group)?.partitions_of(topic))))
+    ) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, impl Iterator<Item = i32>)> {
+        let groups = self.groups_by_topic.get_key_value(topic).into_iter();
+        let pairs = groups.flat_map(|(topic, groups)| groups.iter().map(move |group| (topic, group)));
+        pairs
+            .filter_map(|(topic, group)| Some((topic, group, self.by_group.get(group)?.partitions_of(topic))))
     }
 
     pub(super) fn set(&mut self, group: &Arc<str>, topic: &Arc<str>, index: i32, offset: CommittedOffset) {
@@ -93,7 +95,7 @@ mod tests {
                     model.remove(&(topic.clone(), group.clone(), index));
                 }
                 for topic in &names {
-                    let found = table.of_topic(topic).flat_map(|(group, partitions)| {
+                    let found = table.of_topic(topic).flat_map(|(topic, group, partitions)| {
                         partitions.map(move |index| (topic.clone(), group.clone(), index))
                     });
                     let expected = model.iter().filter(|(name, ..)| name == topic).cloned();

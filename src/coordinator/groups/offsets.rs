@@ -227,10 +227,9 @@ impl Groups {
 
     /// The end of everything that was committed for a topic.
     pub(in crate::coordinator) fn offsets_of_topic(&self, topic: &str) -> Vec<Record> {
-        let topic: Arc<str> = Arc::from(topic);
         let mut records = Vec::new();
-        for (group, partitions) in self.offsets.of_topic(&topic) {
-            records.extend(partitions.map(|index| tombstone(group, &topic, index)));
+        for (topic, group, partitions) in self.offsets.of_topic(topic) {
+            records.extend(partitions.map(|index| tombstone(group, topic, index)));
         }
         records
     }
