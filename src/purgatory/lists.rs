@@ -30,18 +30,14 @@ pub(super) struct Lists {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Chunk {
-    /// `NONE` where an item was taken out.
     items: [u32; ITEMS],
     prev: u32,
     next: u32,
     /// The number by which the owner knows the list.
     list: u32,
-    /// No item is before this.
-    first: u8,
-    /// Nor is one here or behind; more can be added here.
-    end: u8,
-    /// How many items there are: none in free chunks only.
-    live: u8,
+    /// A bit for each of `items` that is there: none in free chunks only. The others were taken out, or are free at the
+    /// end.
+    live: u16,
 }
 
 /// One list, which its owner keeps under a number below 2^30.
@@ -110,12 +106,22 @@ impl List {
 }
 
 impl Chunk {
-    const UNUSED: Chunk =
-        Chunk { items: [NONE; ITEMS], prev: NONE, next: NONE, list: NONE, first: 0, end: 0, live: 0 };
+    const UNUSED: Chunk = Chunk { items: [NONE; ITEMS], prev: NONE, next: NONE, list: NONE, live: 0 };
 
     /// The items, in their order.
     pub fn items(&self) -> impl Iterator<Item = u32> + '_ {
-        self.items[self.first.into()..self.end.into()].iter().copied().filter(|&item| item != NONE)
+        let mut live = self.live;
+        std::iter::from_fn(move || {
+            let index = live.trailing_zeros() as usize;
+            // The lowest bit is taken away.
+            live &= live.wrapping_sub(1);
+            self.items.get(index).copied()
+        })
+    }
+
+    /// Where the next item goes: behind the last one.
+    fn end(&self) -> u32 {
+        u16::BITS - self.live.leading_zeros()
     }
 
     /// The chunk behind this one.
@@ -139,14 +145,13 @@ impl Lists {
             return OWN_BIT | number << 1 | index as u32;
         }
         let tail = match self.get_mut(list.tail) {
-            Some(tail) if usize::from(tail.end) < ITEMS => tail,
+            Some(tail) if (tail.end() as usize) < ITEMS => tail,
             _ => self.add_chunk(list, number),
         };
-        let index = tail.end;
-        tail.items[usize::from(index)] = item;
-        tail.end += 1;
-        tail.live += 1;
-        list.tail << INDEX_BITS | u32::from(index)
+        let index = tail.end();
+        tail.items[index as usize] = item;
+        tail.live |= 1 << index;
+        list.tail << INDEX_BITS | index
     }
 
     /// Takes the item at a place out, with the help of the list's owner.
@@ -162,15 +167,8 @@ impl Lists {
     fn remove_from_chunk(&mut self, place: u32) -> Removed {
         let number = place >> INDEX_BITS;
         let Some(chunk) = self.get_mut(number) else { return Removed::Done };
-        chunk.items[(place & ((1 << INDEX_BITS) - 1)) as usize] = NONE;
-        chunk.live -= 1;
-        if chunk.live > 0 {
-            while chunk.items[usize::from(chunk.first)] == NONE {
-                chunk.first += 1;
-            }
-            while chunk.items[usize::from(chunk.end) - 1] == NONE {
-                chunk.end -= 1;
-            }
+        chunk.live &= !(1 << (place & ((1 << INDEX_BITS) - 1)));
+        if chunk.live != 0 {
             return Removed::Done;
         }
         let Chunk { prev, next, list, .. } = *chunk;
