@@ -155,7 +155,10 @@ impl Api for Fetch {
                     (CONSUMER, _) => Isolation::HighWatermark,
                     _ => Isolation::LogEnd,
                 },
-                reader: Reader::new(request.replica_id, request.rack),
+                reader: Reader::new(
+                    request.replica_id,
+                    request.rack.map(|rack| known_rack(&context.parts, &rack)),
+                ),
                 connection: context.caller.connection,
                 max_bytes: max_bytes.into(),
                 min_bytes: request.min_bytes.min(max_bytes),
@@ -217,4 +220,10 @@ fn by_topic(rows: impl Iterator<Item = (Arc<str>, TopicId, PartitionReply)>) -> 
         }
     }
     topics
+}
+
+/// The same rack as some broker's, or none: what a client calls its own may be long, and isn't kept while it waits.
+fn known_rack(parts: &super::Parts<'_>, rack: &str) -> Arc<str> {
+    let mut racks = parts.controller.brokers().iter().filter_map(|broker| broker.rack.clone());
+    racks.find(|known| **known == *rack).unwrap_or_default()
 }
