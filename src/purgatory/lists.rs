@@ -50,22 +50,6 @@ pub(super) struct List {
     tail: u32,
 }
 
-/// What the removal of an item leaves to the owner of its list.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Removed {
-    /// Nothing.
-    Done,
-    /// The list with this number keeps the item itself, and has to take it out: [`List::remove_own`].
-    Own(u32),
-    /// A chunk is gone: [`List::forget_chunk`].
-    Chunk {
-        /// The list's number.
-        list: u32,
-        /// What is before and behind it now.
-        neighbours: [u32; 2],
-    },
-}
-
 impl List {
     pub const EMPTY: List = List { own: [NONE; OWN], head: NONE, tail: NONE };
 
@@ -78,22 +62,16 @@ impl List {
         self.own.into_iter().filter(|&item| item != NONE)
     }
 
+    /// Takes the items out that are in no chunk.
+    pub fn take_own(&mut self) -> impl Iterator<Item = u32> + use<> {
+        let own = self.own();
+        self.own = Self::EMPTY.own;
+        own
+    }
+
     /// The first chunk.
     pub fn head(&self) -> Option<u32> {
         (self.head != NONE).then_some(self.head)
-    }
-
-    pub fn remove_own(&mut self, place: u32) {
-        self.own[place as usize % OWN] = NONE;
-    }
-
-    pub fn forget_chunk(&mut self, [prev, next]: [u32; 2]) {
-        if prev == NONE {
-            self.head = next;
-        }
-        if next == NONE {
-            self.tail = prev;
-        }
     }
 
     /// Where the next item goes, if not into a chunk.
@@ -154,37 +132,62 @@ impl Lists {
         list.tail << INDEX_BITS | index
     }
 
-    /// Takes the item at a place out, with the help of the list's owner.
+    /// Takes the item at a place out of its list, which the owner knows by its number. Returns that number if the list
+    /// has become empty.
     #[inline]
-    pub fn remove(&mut self, place: u32) -> Removed {
+    pub fn remove<'a>(&mut self, place: u32, list: impl FnOnce(u32) -> &'a mut List) -> Option<u32> {
         if place & OWN_BIT != 0 {
-            return Removed::Own((place & !OWN_BIT) >> 1);
+            let number = (place & !OWN_BIT) >> 1;
+            let list = list(number);
+            list.own[place as usize % OWN] = NONE;
+            return list.is_empty().then_some(number);
         }
-        self.remove_from_chunk(place)
+        let chunk = self.get_mut(place >> INDEX_BITS)?;
+        chunk.live &= !(1 << (place & ((1 << INDEX_BITS) - 1)));
+        if chunk.live != 0 {
+            return None;
+        }
+        let number = chunk.list;
+        let list = list(number);
+        self.remove_chunk(place >> INDEX_BITS, list);
+        list.is_empty().then_some(number)
+    }
+
+    /// Takes the first chunk out of a list that has no items of its own.
+    pub fn pop_chunk(&mut self, list: &mut List) -> Option<Chunk> {
+        let number = list.head()?;
+        let chunk = *self.chunk(number);
+        self.remove_chunk(number, list);
+        Some(chunk)
     }
 
     #[inline(never)]
-    fn remove_from_chunk(&mut self, place: u32) -> Removed {
-        let number = place >> INDEX_BITS;
-        let Some(chunk) = self.get_mut(number) else { return Removed::Done };
-        chunk.live &= !(1 << (place & ((1 << INDEX_BITS) - 1)));
-        if chunk.live != 0 {
-            return Removed::Done;
-        }
-        let Chunk { prev, next, list, .. } = *chunk;
+    fn remove_chunk(&mut self, number: u32, list: &mut List) {
+        let Chunk { prev, next, .. } = *self.chunk(number);
         self.free(number);
-        if let Some(prev) = self.get_mut(prev) {
-            prev.next = next;
+        match self.get_mut(prev) {
+            Some(prev) => prev.next = next,
+            None => list.head = next,
         }
-        if let Some(next) = self.get_mut(next) {
-            next.prev = prev;
+        match self.get_mut(next) {
+            Some(next) => next.prev = prev,
+            None => list.tail = prev,
         }
-        Removed::Chunk { list, neighbours: [prev, next] }
+    }
+
+    /// The first item of a list.
+    pub fn first(&self, list: &List) -> Option<u32> {
+        list.own().next().or_else(|| self.chunk(list.head()?).items().next())
     }
 
     /// A chunk of a list.
     pub fn chunk(&self, number: u32) -> &Chunk {
         &self.pages[number as usize / PAGE][number as usize % PAGE]
+    }
+
+    /// The number of the chunk that a place is in, if it is in one.
+    pub fn chunk_of(place: u32) -> Option<u32> {
+        (place & OWN_BIT == 0).then_some(place >> INDEX_BITS)
     }
 
     fn get(&self, number: u32) -> Option<&Chunk> {
@@ -255,11 +258,8 @@ mod tests {
     }
 
     fn remove(lists: &mut Lists, owned: &mut [List], place: u32) {
-        match lists.remove(place) {
-            Removed::Done => {}
-            Removed::Own(list) => owned[list as usize].remove_own(place),
-            Removed::Chunk { list, neighbours } => owned[list as usize].forget_chunk(neighbours),
-        }
+        let emptied = lists.remove(place, |number| &mut owned[number as usize]);
+        assert!(emptied.is_none_or(|list| owned[list as usize].is_empty()));
     }
 
     #[test]

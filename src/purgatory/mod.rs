@@ -284,20 +284,21 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
         true
     }
 
-    /// Reads what is known of some waits before they are tried one after the other, so that all of it is on its way from
-    /// memory at the same time.
+    /// Reads what is known of some waits before they are looked at one after the other, so that all of it is on its way
+    /// from memory at the same time.
     fn read_ahead(&self, chunk: &Chunk) {
         if self.slots.len() <= FAR_WAITS {
             return;
         }
         let read = chunk.items().fold(0, |read, slot| {
-            let watching = self.slots.get(slot as usize).map_or(0, |slot| slot.serial.get());
-            read ^ watching ^ u64::from(self.deadlines.read_ahead(slot))
+            let serial = self.slots.get(slot as usize).map_or(0, |slot| slot.serial.get());
+            read ^ serial ^ u64::from(self.deadlines.place_of(slot))
         });
         std::hint::black_box(read);
         let read = chunk.items().fold(0, |read, slot| {
-            let slot = self.slots.get(slot as usize);
-            read ^ slot.map_or(0, |slot| self.watchers.read_ahead(slot.watching))
+            let places =
+                self.slots.get(slot as usize).map_or(0, |slot| self.watchers.read_ahead(slot.watching));
+            read ^ places ^ self.deadlines.read_ahead(slot)
         });
         std::hint::black_box(read);
     }
@@ -349,7 +350,11 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
 
     /// Takes out the first wait whose deadline has come, for an owner who expires one by one.
     pub fn take_expired(&mut self, now: Instant) -> Option<(Departure<O>, W)> {
-        let (slot, deadline) = self.deadlines.pop_expired(now)?;
+        let slot = self.deadlines.first_expired(now)?;
+        if let Some(&chunk) = self.deadlines.chunk_ahead(slot) {
+            self.read_ahead(&chunk);
+        }
+        let deadline = self.deadlines.cancel(slot);
         Some(self.leave(slot, Some(deadline), Exit::Expired))
     }
 

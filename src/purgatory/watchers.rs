@@ -8,10 +8,10 @@ use hashbrown::hash_table::Entry;
 use rustc_hash::FxBuildHasher;
 use slab::Slab;
 
-use super::lists::{Chunk, List, Lists, NONE, Removed};
+use super::lists::{Chunk, List, Lists, NONE};
 
 /// So many places a wait keeps itself. Those of further keys, of fetches that wait for many partitions, are chained.
-const INLINE: usize = 2;
+const INLINE: usize = 3;
 
 /// The queues by key. A queue exists as long as something waits for its key.
 #[derive(Clone, Debug)]
@@ -154,20 +154,8 @@ impl<K: Eq + Hash> Watchers<K> {
 
     /// Takes out what is at a place; a queue that becomes empty goes.
     fn remove(&mut self, place: u32) {
-        let (number, queue) = match self.lists.remove(place) {
-            Removed::Done => return,
-            Removed::Own(number) => {
-                let queue = &mut self.queues[number as usize];
-                queue.list.remove_own(place);
-                (number, queue)
-            }
-            Removed::Chunk { list: number, neighbours } => {
-                let queue = &mut self.queues[number as usize];
-                queue.list.forget_chunk(neighbours);
-                (number, queue)
-            }
-        };
-        if queue.list.is_empty() {
+        let queues = &mut self.queues;
+        if let Some(number) = self.lists.remove(place, |number| &mut queues[number as usize].list) {
             let queue = self.queues.remove(number as usize);
             let hash = FxBuildHasher.hash_one(&queue.key);
             if let Ok(entry) = self.numbers.find_entry(hash, |other| *other == number) {

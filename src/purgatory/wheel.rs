@@ -1,75 +1,69 @@
 //! A hierarchical timing wheel: deadlines for dense `u32` keys, each of which costs O(1) to set, cancel and expire.
 //!
 //! The shape is that of Kafka's `TimingWheel` (tick 1 ms, 20 slots a level, a level's tick is the span of the level
-//! below, overflow levels on demand), with two differences. Levels are aligned: a deadline sits in the lowest level
+//! below, overflow levels on demand), with three differences. Levels are aligned: a deadline sits in the lowest level
 //! whose current revolution contains it, so that all deadlines of one tick are always in one bucket and keep their
-//! order when they move down. And a deadline is rounded up to a tick, where Kafka rounds down: it never fires early
-//! and at most one tick late.
+//! order when they move down. There are 16 slots a level, so that no place has to be divided for. And a deadline is
+//! rounded up to a tick, where Kafka rounds down: it never fires early and at most one tick late.
 //!
 //! The wheel knows nothing of what its keys stand for; they are meant to be the keys of a slab.
 
 use crate::base::Instant;
 
+use super::lists::{Chunk, List, Lists, NONE};
+
 /// The length of a tick of the lowest level, in nanoseconds.
 const TICK_NANOS: u64 = 1_000_000;
-/// Buckets in a level.
-const SLOTS: usize = 20;
-/// The span of a bucket by level, in ticks. Sixty-four bits of nanoseconds reach into no higher level.
-const WIDTHS: [u64; 11] = {
-    let mut widths = [1; 11];
-    let mut level = 1;
-    while level < widths.len() {
-        widths[level] = widths[level - 1] * SLOTS as u64;
-        level += 1;
-    }
-    widths
-};
-/// Marks an entry that is in no bucket.
-const UNLINKED: u32 = u32::MAX;
-/// In `prev` and `next`: the neighbour is the end of the bucket whose number is in the other bits.
-const END: u32 = 1 << 31;
-/// With more entries than this, a coarse bucket is to be moved down somewhat before its first deadline, as that may
-/// take time.
+/// Buckets in a level: a power of two, so that the level and the bucket of a tick are bits of it.
+const SLOTS: usize = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 4;
+/// A level has buckets for its current revolution and for the next one, into which entries are moved down early.
+const RING: usize = 2 * SLOTS;
+/// With more entries than this, coarse buckets are moved down bit by bit before the clock enters them, as that may take
+/// long.
 const LARGE: usize = 4096;
-/// How many entries are reckoned to move down a level in one tick, at the least.
-const MOVED_PER_TICK: usize = 20_000;
+/// How many entries are moved down early in one tick.
+const MOVED_PER_TICK: usize = 5_000;
 
 /// Deadlines by key, handed out in the order of their ticks, and first come first served within a tick.
 #[derive(Clone, Debug, Default)]
 pub struct TimingWheel {
     /// By key.
     entries: Vec<Entry>,
-    /// `SLOTS` for each level that was needed so far, lowest level first.
+    /// `RING` for each level that was needed so far, lowest level first.
     buckets: Vec<Bucket>,
+    /// Of the buckets, by their number.
+    lists: Lists,
     /// For each level, a bit for each bucket that has entries.
     occupied: Vec<u32>,
     /// The current tick. No linked entry belongs to an earlier one, and no occupied bucket above the lowest level
     /// contains it.
     clock: u64,
     len: usize,
+    /// The chunk that [`chunk_ahead`](Self::chunk_ahead) showed last.
+    shown: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     deadline: Instant,
-    prev: u32,
-    next: u32,
+    /// In the list of its bucket; `NONE` if it is in none.
+    place: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    head: u32,
-    tail: u32,
-    /// No entry belongs to an earlier tick; the entry that did may have been cancelled.
+    list: List,
+    /// No entry belongs to an earlier tick; the entry that did may have been cancelled, or moved down early.
     earliest: u64,
 }
 
 impl Entry {
-    const VACANT: Entry = Entry { deadline: Instant::NEVER, prev: UNLINKED, next: UNLINKED };
+    const VACANT: Entry = Entry { deadline: Instant::NEVER, place: NONE };
 }
 
 impl Bucket {
-    const EMPTY: Bucket = Bucket { head: UNLINKED, tail: UNLINKED, earliest: u64::MAX };
+    const EMPTY: Bucket = Bucket { list: List::EMPTY, earliest: u64::MAX };
 }
 
 impl TimingWheel {
@@ -94,9 +88,9 @@ impl TimingWheel {
     }
 
     /// Sets the deadline of `key` in place of the one it had. A deadline that has passed is handed out by the next
-    /// [`pop_expired`](Self::pop_expired). Memory is in proportion to the largest key, which is below 2^31.
+    /// [`pop_expired`](Self::pop_expired). Memory is in proportion to the largest key, which is below 2^27.
     pub fn schedule(&mut self, now: Instant, key: u32, deadline: Instant) {
-        debug_assert!(key < END, "keys are dense and below 2^31");
+        debug_assert!(key < 1 << 27, "keys are dense and below 2^27");
         self.cancel(key);
         if self.entries.len() <= key as usize {
             self.entries.resize(key as usize + 1, Entry::VACANT);
@@ -115,147 +109,203 @@ impl TimingWheel {
     /// Takes the deadline of `key` away and returns it; [`Instant::NEVER`] if it has none.
     pub fn cancel(&mut self, key: u32) -> Instant {
         let Some(entry) = self.entries.get_mut(key as usize) else { return Instant::NEVER };
-        let Entry { prev, next, deadline } = std::mem::replace(entry, Entry::VACANT);
-        if prev != UNLINKED {
-            self.unlink(prev, next);
+        let Entry { place, deadline } = std::mem::replace(entry, Entry::VACANT);
+        if place != NONE {
+            self.unlink(place);
             self.len -= 1;
         }
         deadline
     }
 
-    /// Takes the first key, with its deadline, whose deadline, rounded up to a tick, is not after `now`. Jumps over any span of time in
-    /// O(levels); an entry moves down once a level at most.
+    /// Takes the first key, with its deadline, whose deadline, rounded up to a tick, is not after `now`. Jumps over any
+    /// span of time in O(levels); an entry moves down once a level at most.
     pub fn pop_expired(&mut self, now: Instant) -> Option<(u32, Instant)> {
+        let key = self.first_expired(now)?;
+        Some((key, self.cancel(key)))
+    }
+
+    /// The key that [`pop_expired`](Self::pop_expired) would take.
+    pub(super) fn first_expired(&mut self, now: Instant) -> Option<u32> {
         let now_tick = now.as_millis();
-        while let Some((level, slot)) = self.first_occupied() {
-            let start = self.start_of(level, slot);
+        while let Some((level, start)) = self.first_occupied() {
             if start > now_tick {
                 break;
             }
-            if level > 0 {
-                self.cascade(level, slot, start, now_tick);
-                continue;
-            }
             self.clock = start;
-            let key = self.buckets[slot].head;
-            return Some((key, self.cancel(key)));
+            let number = bucket_number(level, start);
+            if level == 0 {
+                return self.lists.first(&self.buckets[number].list);
+            }
+            self.move_down(level, start, usize::MAX);
         }
-        self.clock = self.clock.max(now_tick);
+        if self.clock < now_tick {
+            self.clock = now_tick;
+            self.move_early();
+        }
         None
     }
 
     /// When to call [`pop_expired`](Self::pop_expired) next; `None` if there is nothing to wait for. Exact (the
     /// earliest deadline, rounded up to a tick) unless an entry was cancelled that was the first of a coarse bucket
-    /// (then maybe earlier) or very many entries will have to be moved down (then a few ticks earlier); each such
+    /// (then maybe earlier) or very many entries are to be moved down (then in time for that, tick by tick); each such
     /// early call makes progress. O(levels).
     pub fn next_deadline(&self) -> Option<Instant> {
-        let (level, slot) = self.first_occupied()?;
-        if level == 0 {
-            return Some(Instant::from_millis(self.start_of(level, slot)));
-        }
-        let bucket = &self.buckets[level * SLOTS + slot];
-        let lead = if self.len > LARGE { 1 + self.len / MOVED_PER_TICK } else { 0 };
-        let tick = bucket.earliest.saturating_sub(lead as u64).max(self.start_of(level, slot));
-        Some(Instant::from_millis(tick))
+        let (level, start) = self.first_occupied()?;
+        let first = if level == 0 { start } else { self.buckets[bucket_number(level, start)].earliest };
+        let early = if self.len > LARGE { self.next_early_move() } else { None };
+        Some(Instant::from_millis(early.map_or(first, |early| first.min(early))))
     }
 
     /// Gives memory back that only an earlier, larger number of keys needed; no key may have a deadline.
     pub(super) fn shrink(&mut self) {
         debug_assert!(self.is_empty());
         self.entries = Vec::new();
+        self.lists = Lists::default();
+    }
+
+    /// The keys around `key`, which are due with it, if they were not shown last time.
+    pub(super) fn chunk_ahead(&mut self, key: u32) -> Option<&Chunk> {
+        let number = Lists::chunk_of(self.entries.get(key as usize)?.place)?;
+        if std::mem::replace(&mut self.shown, number) == number {
+            return None;
+        }
+        Some(self.lists.chunk(number))
+    }
+
+    /// Where the entry of `key` is, which is something to read ahead of [`cancel`](Self::cancel).
+    pub(super) fn place_of(&self, key: u32) -> u32 {
+        self.entries.get(key as usize).map_or(NONE, |entry| entry.place)
     }
 
     /// Something to read where [`cancel`](Self::cancel) will have to write.
     pub(super) fn read_ahead(&self, key: u32) -> u32 {
-        let read = |key: u32| self.entries.get(key as usize).map_or(0, |entry| entry.prev);
-        self.entries.get(key as usize).map_or(0, |entry| read(entry.prev) ^ read(entry.next))
+        self.lists.read_ahead(self.place_of(key))
     }
 
-    /// The bucket that comes first: levels follow each other in time, and so do the slots within one.
-    fn first_occupied(&self) -> Option<(usize, usize)> {
-        let level = self.occupied.iter().position(|&slots| slots != 0)?;
-        Some((level, self.occupied[level].trailing_zeros() as usize))
-    }
-
-    /// The first tick of a bucket that does not lie before the clock.
-    fn start_of(&self, level: usize, slot: usize) -> u64 {
-        if level == 0 {
-            return self.clock - self.clock % SLOTS as u64 + slot as u64;
+    /// The level and first tick of the bucket that comes first: of those that begin in the same tick the coarsest, whose
+    /// entries may belong into the others.
+    fn first_occupied(&self) -> Option<(usize, u64)> {
+        let mut first: Option<(usize, u64)> = None;
+        for level in 0..self.occupied.len() {
+            let Some(start) = self.first_of(level) else { continue };
+            if first.is_none_or(|(_, earliest)| start <= earliest) {
+                first = Some((level, start));
+            }
+            // The higher levels have nothing in the current revolution of this one.
+            if (start ^ self.clock) >> ((level as u32 + 1) * SLOT_BITS) == 0 {
+                break;
+            }
         }
-        let width = WIDTHS[level];
-        let revolution = width * SLOTS as u64;
-        self.clock - self.clock % revolution + width * slot as u64
+        first
     }
 
-    /// Moves a bucket's entries to lower levels, in their order, once the clock can enter it.
-    fn cascade(&mut self, level: usize, slot: usize, start: u64, now_tick: u64) {
-        let bucket = std::mem::replace(&mut self.buckets[level * SLOTS + slot], Bucket::EMPTY);
-        self.occupied[level] &= !(1 << slot);
-        // No entry is due before `earliest`, so the clock may enter the bucket as far as that.
-        self.clock = start.max(now_tick.min(bucket.earliest));
-        let mut key = bucket.head;
-        while key & END == 0 {
-            let Entry { deadline, next, .. } = self.entries[key as usize];
-            self.link(key, tick_of(deadline));
-            key = next;
+    /// The first tick of the first bucket of a level that has entries.
+    fn first_of(&self, level: usize) -> Option<u64> {
+        let bits = level as u32 * SLOT_BITS;
+        let position = self.clock >> bits;
+        let ahead = self.occupied[level].rotate_right(position as u32 % RING as u32).trailing_zeros();
+        (ahead < u32::BITS).then_some((position + u64::from(ahead)) << bits)
+    }
+
+    /// Moves some entries down from the coarse buckets that the clock is to enter soon.
+    fn move_early(&mut self) {
+        let mut budget = if self.len > LARGE { MOVED_PER_TICK } else { 0 };
+        for level in 1..self.occupied.len() {
+            if budget == 0 {
+                break;
+            }
+            if let Some(start) = self.first_of(level).filter(|&start| self.early(level, start) <= self.clock)
+            {
+                budget = budget.saturating_sub(self.move_down(level, start, budget));
+            }
         }
     }
 
+    /// When [`move_early`](Self::move_early) has something to do.
+    fn next_early_move(&self) -> Option<u64> {
+        let starts = (1..self.occupied.len()).filter_map(|level| Some((level, self.first_of(level)?)));
+        let early = starts.map(|(level, start)| self.early(level, start)).min()?;
+        Some(early.max(self.clock + 1))
+    }
+
+    /// From which tick on the entries of a bucket can be moved down: half of the time is left to spare, and the level
+    /// below has no room for them before its next revolution is theirs.
+    fn early(&self, level: usize, start: u64) -> u64 {
+        let width = 1 << (level as u32 * SLOT_BITS);
+        start.saturating_sub(width.min(2 * (1 + self.len / MOVED_PER_TICK) as u64))
+    }
+
+    /// Moves the first entries of a bucket, about `most`, down a level, in their order. Returns how many. The clock is in
+    /// the bucket or in the one before it.
+    fn move_down(&mut self, level: usize, start: u64, most: usize) -> usize {
+        let number = bucket_number(level, start);
+        let mut list = std::mem::replace(&mut self.buckets[number].list, List::EMPTY);
+        let mut moved = 0;
+        for key in list.take_own() {
+            self.link_at(level - 1, key);
+            moved += 1;
+        }
+        while moved < most
+            && let Some(chunk) = self.lists.pop_chunk(&mut list)
+        {
+            // All of them are on their way from memory at the same time.
+            let read = chunk.items().fold(0, |read, key| read ^ self.place_of(key));
+            std::hint::black_box(read);
+            for key in chunk.items() {
+                self.link_at(level - 1, key);
+                moved += 1;
+            }
+        }
+        if list.is_empty() {
+            self.empty(number);
+        } else {
+            self.buckets[number].list = list;
+        }
+        moved
+    }
+
+    fn link_at(&mut self, level: usize, key: u32) {
+        let tick = tick_of(self.entries[key as usize].deadline);
+        self.push(level, key, tick.max(self.clock));
+    }
+
+    /// Puts a key into the lowest level whose current revolution contains its tick. Adds missing levels.
     fn link(&mut self, key: u32, tick: u64) {
         let tick = tick.max(self.clock);
-        let (level, slot) = self.place(tick);
-        let number = level * SLOTS + slot;
-        let end = END | number as u32;
-        let bucket = &mut self.buckets[number];
-        let tail = std::mem::replace(&mut bucket.tail, key);
-        let entry = &mut self.entries[key as usize];
-        entry.next = end;
-        if tail == UNLINKED {
-            bucket.head = key;
-            bucket.earliest = tick;
-            self.occupied[level] |= 1 << slot;
-            entry.prev = end;
-        } else {
-            bucket.earliest = bucket.earliest.min(tick);
-            entry.prev = tail;
-            self.entries[tail as usize].next = key;
-        }
-    }
-
-    /// Closes the gap that an entry with these neighbours leaves.
-    fn unlink(&mut self, prev: u32, next: u32) {
-        if prev & END == 0 {
-            self.entries[prev as usize].next = next;
-        }
-        if next & END == 0 {
-            self.entries[next as usize].prev = prev;
-        }
-        if prev & next & END != 0 {
-            let number = (prev & !END) as usize;
-            self.buckets[number] = Bucket::EMPTY;
-            self.occupied[number / SLOTS] &= !(1 << (number % SLOTS));
-        } else if prev & END != 0 {
-            self.buckets[(prev & !END) as usize].head = next;
-        } else if next & END != 0 {
-            self.buckets[(next & !END) as usize].tail = prev;
-        }
-    }
-
-    /// The level and slot of a tick: the lowest level whose current revolution contains it. Adds missing levels.
-    fn place(&mut self, tick: u64) -> (usize, usize) {
-        let slots = SLOTS as u64;
-        let (mut level, mut tick, mut clock) = (0, tick, self.clock);
-        while tick / slots != clock / slots {
-            level += 1;
-            tick /= slots;
-            clock /= slots;
-        }
+        let highest = (tick ^ self.clock).checked_ilog2().unwrap_or(0);
+        let level = (highest / SLOT_BITS) as usize;
         while self.occupied.len() <= level {
             self.occupied.push(0);
-            self.buckets.extend([Bucket::EMPTY; SLOTS]);
+            self.buckets.extend([Bucket::EMPTY; RING]);
         }
-        (level, (tick % slots) as usize)
+        self.push(level, key, tick);
     }
+
+    fn push(&mut self, level: usize, key: u32, tick: u64) {
+        let number = bucket_number(level, tick);
+        let bucket = &mut self.buckets[number];
+        bucket.earliest = bucket.earliest.min(tick);
+        self.occupied[level] |= 1 << (number % RING);
+        self.entries[key as usize].place = self.lists.push(&mut bucket.list, number as u32, key);
+    }
+
+    fn unlink(&mut self, place: u32) {
+        let buckets = &mut self.buckets;
+        if let Some(number) = self.lists.remove(place, |number| &mut buckets[number as usize].list) {
+            self.empty(number as usize);
+        }
+    }
+
+    /// What is to be done when a bucket has lost its last entry.
+    fn empty(&mut self, number: usize) {
+        self.buckets[number].earliest = u64::MAX;
+        self.occupied[number / RING] &= !(1 << (number % RING));
+    }
+}
+
+/// Where the bucket is that a tick belongs into at a level.
+fn bucket_number(level: usize, tick: u64) -> usize {
+    level * RING + (tick >> (level as u32 * SLOT_BITS)) as usize % RING
 }
 
 /// The tick at whose start a deadline fires: the first that does not start before it.
@@ -265,6 +315,10 @@ fn tick_of(deadline: Instant) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use crate::base::entropy::Entropy;
+
     use super::*;
 
     /// Takes everything that is due at `millis`.
@@ -282,9 +336,9 @@ mod tests {
 
     #[test]
     fn levels_are_added_when_they_are_needed() {
-        assert_eq!(with(&[19]).occupied.len(), 1);
-        assert_eq!(with(&[20]).occupied.len(), 2);
-        assert_eq!(with(&[399, 400]).occupied.len(), 3);
+        assert_eq!(with(&[15]).occupied.len(), 1);
+        assert_eq!(with(&[16]).occupied.len(), 2);
+        assert_eq!(with(&[255, 256]).occupied.len(), 3);
         let mut wheel = with(&[1, 25, 400, 8_000, 160_000]);
         assert_eq!(wheel.occupied.len(), 5);
         assert_eq!(pop_all(&mut wheel, 200_000), [0, 1, 2, 3, 4]);
@@ -346,7 +400,7 @@ mod tests {
         wheel.schedule(now, 0, Instant::NEVER);
         wheel.schedule(now, 1, end);
         wheel.schedule(now, 2, longest);
-        assert_eq!((wheel.len(), wheel.occupied.len() <= 11), (2, true));
+        assert_eq!((wheel.len(), wheel.occupied.len() <= 12), (2, true));
         assert_eq!(wheel.pop_expired(longest), None);
         assert_eq!(wheel.next_deadline(), Some(Instant::from_millis(longest.as_millis() + 1)));
         assert_eq!(wheel.pop_expired(Instant::from_millis(longest.as_millis() + 1)), Some((2, longest)));
@@ -356,7 +410,7 @@ mod tests {
 
     #[test]
     fn a_sleeper_wakes_exactly_then_whatever_the_distance() {
-        for distance in [1, 19, 20, 21, 399, 400, 12_345, 3_600_000, i32::MAX as u64] {
+        for distance in [1, 15, 16, 17, 255, 256, 12_345, 3_600_000, i32::MAX as u64] {
             let mut wheel = TimingWheel::new();
             let now = Instant::from_millis(777);
             wheel.schedule(now, 0, now.after_timeout_ms(distance as i32));
@@ -368,10 +422,60 @@ mod tests {
     #[test]
     fn a_crowd_is_moved_down_before_it_is_due() {
         let mut wheel = with(&vec![9_000; LARGE + 1]);
-        let early = wheel.next_deadline().expect("some are due").as_millis();
-        assert!((8_990..9_000).contains(&early), "{early}");
-        assert_eq!(pop_all(&mut wheel, early), [0u32; 0]);
-        assert_eq!(wheel.next_deadline(), Some(Instant::from_millis(9_000)), "progress");
-        assert_eq!(pop_all(&mut wheel, 9_000).len(), LARGE + 1);
+        let mut ticks = Vec::new();
+        loop {
+            ticks.push(wheel.next_deadline().expect("some are due").as_millis());
+            let due = pop_all(&mut wheel, ticks[ticks.len() - 1]);
+            if due.len() == LARGE + 1 {
+                break;
+            }
+            assert_eq!(due, [0u32; 0]);
+        }
+        // Two ticks before each of the buckets that 9,000 is in, the coarsest first.
+        assert_eq!(ticks, [8_192 - 2, 8_960 - 2, 8_992 - 2, 9_000]);
+    }
+
+    /// Who calls at each `next_deadline` gets everything in its tick, and in the order of arrival, while a crowd that takes
+    /// many ticks to move down comes, grows, shrinks and is jumped into.
+    #[test]
+    fn a_crowd_keeps_its_order_on_its_way_down() {
+        for (seed, jump) in [(1, 0), (2, 0), (3, 300), (4, 5_000)] {
+            let mut entropy = Entropy::new(seed);
+            let mut wheel = TimingWheel::new();
+            // By tick, then by when they came.
+            let mut expected = BTreeSet::new();
+            let mut now = 100_000;
+            let mut count = 0;
+            let mut add = |wheel: &mut TimingWheel, expected: &mut BTreeSet<_>, now: u64, tick: u64| {
+                wheel.schedule(Instant::from_millis(now), count, Instant::from_millis(tick));
+                expected.insert((tick, count));
+                count += 1;
+                count
+            };
+            for _ in 0..40_000 {
+                let tick = now + 500 + entropy.below(4_000);
+                add(&mut wheel, &mut expected, now, tick);
+            }
+            while let Some(next) = wheel.next_deadline() {
+                now = next.as_millis() + if entropy.below(50) == 0 { jump } else { 0 };
+                while let Some((key, _)) = wheel.pop_expired(Instant::from_millis(now)) {
+                    let (tick, first) = expected.pop_first().expect("something is expected");
+                    assert_eq!(
+                        (first, tick <= now, jump > 0 || tick == now),
+                        (key, true, true),
+                        "seed {seed}"
+                    );
+                }
+                assert!(expected.first().is_none_or(|&(tick, _)| tick > now), "seed {seed}");
+                if now < 104_000 {
+                    let tick = now + 1 + entropy.below(700);
+                    let count = add(&mut wheel, &mut expected, now, tick);
+                    let gone = entropy.below(u64::from(count)) as u32;
+                    let deadline = wheel.cancel(gone);
+                    assert_eq!(deadline != Instant::NEVER, expected.remove(&(deadline.as_millis(), gone)));
+                }
+            }
+            assert!(expected.is_empty() && wheel.is_empty(), "seed {seed}");
+        }
     }
 }
