@@ -1,8 +1,11 @@
 //! Requests to the group coordinator that wait: for other members, or for what they have written to be committed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use kafka_protocol::messages::{DeleteGroupsResponse, OffsetCommitResponse, OffsetDeleteResponse};
+use kafka_protocol::messages::{
+    DeleteGroupsResponse, HeartbeatResponse, LeaveGroupResponse, OffsetCommitResponse, OffsetDeleteResponse,
+};
 
 use super::context::{Context, Parts};
 use super::waits::{Key, Kind, Operation, Wait};
@@ -39,6 +42,8 @@ pub(crate) enum GroupResponse {
     Commit(OffsetCommitResponse),
     DeleteOffsets(OffsetDeleteResponse),
     DeleteGroups(DeleteGroupsResponse),
+    Heartbeat(HeartbeatResponse),
+    Leave(LeaveGroupResponse),
 }
 
 /// Answers at once if all tickets are answered; else parks the request until they are, or until `deadline`.
@@ -58,6 +63,20 @@ pub(crate) fn answer_or_park<R>(
     let wait = Wait::new(context.caller, Operation::Group(Box::new(wait)));
     context.park(keys, deadline, wait);
     Answer::Parked
+}
+
+/// Answers once a ticket is answered, at once if there is none, in an error after `offsets.commit.timeout.ms`.
+pub(crate) fn answer_once_committed<R>(
+    context: &mut Context<'_>,
+    group: Arc<str>,
+    ticket: Option<Ticket>,
+    response: GroupResponse,
+    ready: impl FnOnce(AnyResponse) -> Option<R>,
+) -> Answer<R> {
+    let timeout = Duration::from_millis(context.parts.settings().offsets.commit_timeout_ms);
+    let deadline = context.parts.now.instant + timeout;
+    let tickets = ticket.map(|ticket| (ticket, 0)).into_iter().collect();
+    answer_or_park(context, group, tickets, response, deadline, ready)
 }
 
 impl GroupWait {
@@ -134,6 +153,17 @@ impl GroupResponse {
                     result.error_code = error.code();
                 }
             }
+            GroupResponse::Heartbeat(response) => {
+                if let Err(error) = answer {
+                    response.error_code = error.code();
+                }
+            }
+            // Nobody has left, then.
+            GroupResponse::Leave(response) => {
+                if let Err(error) = answer {
+                    *response = LeaveGroupResponse::default().with_error_code(error.code());
+                }
+            }
         }
     }
 
@@ -149,6 +179,8 @@ impl GroupResponse {
             GroupResponse::Commit(response) => AnyResponse::OffsetCommit(std::mem::take(response)),
             GroupResponse::DeleteOffsets(response) => AnyResponse::OffsetDelete(std::mem::take(response)),
             GroupResponse::DeleteGroups(response) => AnyResponse::DeleteGroups(std::mem::take(response)),
+            GroupResponse::Heartbeat(response) => AnyResponse::Heartbeat(std::mem::take(response)),
+            GroupResponse::Leave(response) => AnyResponse::LeaveGroup(std::mem::take(response)),
         }
     }
 }

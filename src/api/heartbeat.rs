@@ -1,13 +1,16 @@
 //! Heartbeat (12), versions 0–4: a member of a classic group lives, and hears whether a rebalance is under way.
 //!
+//! The answer waits until all that the member is told from is committed, `offsets.commit.timeout.ms` at most.
+//!
 //! Versions: 3 has static members (KIP-345).
 
 use std::sync::Arc;
 
 use kafka_protocol::messages::{ApiKey, HeartbeatRequest, HeartbeatResponse};
 
+use super::group_waits::{GroupResponse, answer_once_committed};
 use super::subjects::NamesGroup;
-use super::{Answer, Api, Context, Refusal, prepare::Preparation};
+use super::{Answer, AnyResponse, Api, Context, Refusal, prepare::Preparation};
 use crate::base::ErrorCode;
 
 pub(crate) struct Heartbeat;
@@ -25,10 +28,10 @@ impl Api for Heartbeat {
     }
 
     fn handle(context: &mut Context<'_>, request: HeartbeatRequest) -> Answer<HeartbeatResponse> {
-        let outcome = if request.group_id.is_empty() {
+        let group: Arc<str> = request.group_id.as_str().into();
+        let outcome = if group.is_empty() {
             Err(ErrorCode::InvalidGroupId)
         } else {
-            let group: Arc<str> = request.group_id.as_str().into();
             let instance_id = request.group_instance_id.as_ref().map(|id| id.as_str());
             let (coordinators, mut storage) = context.parts.coordinators();
             coordinators.heartbeat(
@@ -39,7 +42,12 @@ impl Api for Heartbeat {
                 request.generation_id,
             )
         };
-        let error = outcome.err().unwrap_or(ErrorCode::None);
-        Answer::Ready(HeartbeatResponse::default().with_error_code(error.code()))
+        let error = outcome.err().unwrap_or_default();
+        let response = HeartbeatResponse::default().with_error_code(error.code());
+        let response = GroupResponse::Heartbeat(response);
+        answer_once_committed(context, group, outcome.ok().flatten(), response, |any| match any {
+            AnyResponse::Heartbeat(response) => Some(response),
+            _ => None,
+        })
     }
 }

@@ -1,4 +1,7 @@
-//! LeaveGroup (13), versions 0–5: members leave a classic group.
+//! LeaveGroup (13), versions 0–5: members leave a group, of the classic or the consumer protocol.
+//!
+//! The answer waits until the end of their membership is committed, where that is written, `offsets.commit.timeout.ms` at
+//! most.
 //!
 //! Versions: 3 lets several leave at once, static ones by their instance id alone (KIP-345); 5 has reasons (KIP-800).
 //! Before v3 the one member's outcome is the whole answer.
@@ -9,8 +12,9 @@ use kafka_protocol::messages::leave_group_request::MemberIdentity;
 use kafka_protocol::messages::leave_group_response::MemberResponse;
 use kafka_protocol::messages::{ApiKey, LeaveGroupRequest, LeaveGroupResponse};
 
+use super::group_waits::{GroupResponse, answer_once_committed};
 use super::subjects::NamesGroup;
-use super::{Answer, Api, Context, Refusal, prepare::Preparation};
+use super::{Answer, AnyResponse, Api, Context, Refusal, prepare::Preparation};
 use crate::base::ErrorCode;
 use crate::coordinator::groups::Leaver;
 
@@ -47,21 +51,37 @@ impl Api for LeaveGroup {
             let (coordinators, mut storage) = context.parts.coordinators();
             coordinators.leave(&mut storage, &group, &leavers)
         };
-        let response = LeaveGroupResponse::default();
-        Answer::Ready(match outcome {
-            Err(error) => response.with_error_code(error.code()),
-            Ok(outcomes) if context.caller.version < 3 => {
-                response.with_error_code(outcomes.first().copied().unwrap_or_default().code())
-            }
-            Ok(outcomes) => {
-                let rows = request.members.into_iter().zip(outcomes).map(|(member, outcome)| {
-                    MemberResponse::default()
-                        .with_member_id(member.member_id)
-                        .with_group_instance_id(member.group_instance_id)
-                        .with_error_code(outcome.code())
-                });
-                response.with_members(rows.collect())
-            }
+        let (ticket, outcomes) = match outcome {
+            Ok((ticket, outcomes)) => (ticket, Ok(outcomes)),
+            Err(error) => (None, Err(error)),
+        };
+        let response = GroupResponse::Leave(response(request, context.caller.version, outcomes));
+        answer_once_committed(context, group, ticket, response, |any| match any {
+            AnyResponse::LeaveGroup(response) => Some(response),
+            _ => None,
         })
+    }
+}
+
+fn response(
+    request: LeaveGroupRequest,
+    version: i16,
+    outcomes: Result<Vec<ErrorCode>, ErrorCode>,
+) -> LeaveGroupResponse {
+    let response = LeaveGroupResponse::default();
+    match outcomes {
+        Err(error) => response.with_error_code(error.code()),
+        Ok(outcomes) if version < 3 => {
+            response.with_error_code(outcomes.first().copied().unwrap_or_default().code())
+        }
+        Ok(outcomes) => {
+            let rows = request.members.into_iter().zip(outcomes).map(|(member, outcome)| {
+                MemberResponse::default()
+                    .with_member_id(member.member_id)
+                    .with_group_instance_id(member.group_instance_id)
+                    .with_error_code(outcome.code())
+            });
+            response.with_members(rows.collect())
+        }
     }
 }

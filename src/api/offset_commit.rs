@@ -4,14 +4,13 @@
 //! the offsets are kept; 6 has leader epochs (KIP-320); 7 static members (KIP-345); 9 member epochs (KIP-848).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kafka_protocol::messages::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
 use kafka_protocol::messages::{ApiKey, OffsetCommitRequest, OffsetCommitResponse};
 
-use super::group_waits::{GroupResponse, answer_or_park};
+use super::group_waits::{GroupResponse, answer_once_committed};
 use super::subjects::{NamesGroup, NamesTopic};
 use super::{Answer, AnyResponse, Api, Context, Refusal, partitions, prepare::Preparation};
 use crate::base::ErrorCode;
@@ -51,10 +50,8 @@ impl Api for OffsetCommit {
             }
         };
         let response = response(&request, errors);
-        let timeout = Duration::from_millis(context.parts.settings().offsets.commit_timeout_ms);
-        let deadline = context.parts.now.instant + timeout;
-        let tickets = ticket.map(|ticket| (ticket, 0)).into_iter().collect();
-        answer_or_park(context, group, tickets, GroupResponse::Commit(response), deadline, |any| match any {
+        let response = GroupResponse::Commit(response);
+        answer_once_committed(context, group, ticket, response, |any| match any {
             AnyResponse::OffsetCommit(response) => Some(response),
             _ => None,
         })

@@ -1,14 +1,13 @@
 //! OffsetDelete (47), version 0: a group forgets offsets (KIP-496). Not those of topics that it subscribes to.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kafka_protocol::messages::offset_delete_response::{
     OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
 };
 use kafka_protocol::messages::{ApiKey, OffsetDeleteRequest, OffsetDeleteResponse};
 
-use super::group_waits::{GroupResponse, answer_or_park};
+use super::group_waits::{GroupResponse, answer_once_committed};
 use super::subjects::{NamesGroup, NamesTopic};
 use super::{Answer, AnyResponse, Api, Context, Refusal, partitions, prepare::Preparation};
 use crate::base::ErrorCode;
@@ -58,14 +57,10 @@ impl Api for OffsetDelete {
             *error = outcomes.next().unwrap_or_default();
         }
         let response = response(&request, errors);
-        let timeout = Duration::from_millis(context.parts.settings().offsets.commit_timeout_ms);
-        let deadline = context.parts.now.instant + timeout;
-        let tickets = ticket.map(|ticket| (ticket, 0)).into_iter().collect();
-        answer_or_park(context, group, tickets, GroupResponse::DeleteOffsets(response), deadline, |any| {
-            match any {
-                AnyResponse::OffsetDelete(response) => Some(response),
-                _ => None,
-            }
+        let response = GroupResponse::DeleteOffsets(response);
+        answer_once_committed(context, group, ticket, response, |any| match any {
+            AnyResponse::OffsetDelete(response) => Some(response),
+            _ => None,
         })
     }
 }

@@ -253,7 +253,7 @@ impl Coordinators {
         self.run(storage, group, |groups, effects| groups.sync(group, sync, effects))
     }
 
-    /// Heartbeat.
+    /// Heartbeat: the ticket of who waits until all is committed that the group's state has, if it isn't.
     ///
     /// # Errors
     /// As the group's state has them, or NOT_COORDINATOR.
@@ -264,13 +264,13 @@ impl Coordinators {
         member_id: &str,
         instance_id: Option<&str>,
         generation: i32,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<Option<Ticket>, ErrorCode> {
         self.run(storage, group, |groups, effects| {
             groups.heartbeat(group, member_id, instance_id, generation, effects)
         })
     }
 
-    /// LeaveGroup: an outcome for each who leaves.
+    /// LeaveGroup: the ticket of who waits until it is committed, if it isn't, and an outcome for each who leaves.
     ///
     /// # Errors
     /// COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR, for all.
@@ -279,7 +279,7 @@ impl Coordinators {
         storage: &mut Storage<'_>,
         group: &Arc<str>,
         leavers: &[Leaver],
-    ) -> Result<Vec<ErrorCode>, ErrorCode> {
+    ) -> Result<(Option<Ticket>, Vec<ErrorCode>), ErrorCode> {
         self.run(storage, group, |groups, effects| groups.leave(group, leavers, effects))
     }
 

@@ -161,9 +161,10 @@ pub(super) struct Effects<'a, S: ShardState> {
 }
 
 impl<S: ShardState> Effects<'_, S> {
-    /// Whether something that the state has already isn't committed yet: who is told of it must wait.
+    /// Whether something that the state has, or that this command leads to, isn't committed yet: who is told of it must
+    /// wait.
     pub(super) fn has_uncommitted(&self) -> bool {
-        self.has_uncommitted
+        self.has_uncommitted || !self.writes.is_empty()
     }
 
     /// From here on, timers belong to this group or transactional id.
@@ -420,8 +421,13 @@ impl<S: ShardState> Runtime<S> {
             ShardTimer { id, kind, deadline: after.map(|after| now.instant + after) }
         }));
         self.messages.extend(messages);
+        let mut failed = None;
         for (write, transaction) in writes {
-            self.write(call, index, write, transaction);
+            // Whoever waits for what is written before has what the command wrote before in mind, too.
+            match failed.filter(|_| write.records.is_empty()) {
+                Some(error) => self.follow_up(call, index, write.then, Err(error)),
+                None => failed = self.write(call, index, write, transaction).err().or(failed),
+            }
         }
         result
     }
@@ -522,13 +528,20 @@ impl<S: ShardState> Runtime<S> {
             part.push(record);
             if bytes >= PART_BYTES {
                 let records = std::mem::take(&mut part);
-                self.write(call, index, Write { records, then: OnCommit::Nothing }, None);
+                self.write_for_nobody(call, index, records);
                 bytes = 0;
             }
         }
         if !part.is_empty() {
-            self.write(call, index, Write { records: part, then: OnCommit::Nothing }, None);
+            self.write_for_nobody(call, index, part);
         }
+    }
+
+    /// Writes what nobody waits for.
+    fn write_for_nobody(&mut self, call: &mut Call<'_, '_>, index: i32, records: Vec<S::Record>) {
+        let write = Write { records, then: OnCommit::Nothing };
+        // What has failed is counted, and tried again when it is due next.
+        let _: Result<(), ErrorCode> = self.write(call, index, write, None);
     }
 
     /// The answer of a ticket, if it has come.
@@ -548,8 +561,8 @@ impl<S: ShardState> Runtime<S> {
         index: i32,
         write: Write<S>,
         transaction: Option<InTransaction>,
-    ) {
-        let Some(shard) = self.shards.get_mut(&index) else { return };
+    ) -> Result<(), ErrorCode> {
+        let Some(shard) = self.shards.get_mut(&index) else { return Err(ErrorCode::NotCoordinator) };
         let key = shard.key;
         let appended = match &write.records[..] {
             [] => Ok(shard.last_written),
@@ -571,10 +584,12 @@ impl<S: ShardState> Runtime<S> {
                 if is_waiting && S::WRITES_EXPIRE {
                     self.write_deadline.get_or_insert(deadline);
                 }
+                Ok(())
             }
             Err(error) => {
                 self.failed_writes += 1;
                 self.follow_up(call, index, write.then, Err(error));
+                Err(error)
             }
         }
     }

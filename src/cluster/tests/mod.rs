@@ -8,6 +8,7 @@ mod consumer_groups;
 mod coordinators;
 mod fetching;
 mod followers;
+mod group_commits;
 mod group_load;
 mod group_migration;
 mod groups;

@@ -34,6 +34,7 @@ pub use membership::{Assignments, Join, Leaver, Sync};
 use offset_table::OffsetTable;
 pub use offsets::{Commit, CommitPartition, GroupOffsets};
 use pending_offsets::{PendingOffset, PendingOffsets};
+use protocols::{once_committed, when_written};
 
 /// What a request gets: at once, or once its ticket is answered.
 #[derive(Clone, Debug)]
@@ -359,7 +360,10 @@ impl Groups {
         effects: &mut Effects<'_>,
     ) -> Result<Outcome<SyncReply>, ErrorCode> {
         match self.consumer.get_mut(group) {
-            Some(group) => group.sync_classic(&sync, effects).map(Outcome::Ready),
+            Some(group) => {
+                let reply = group.sync_classic(&sync, effects)?;
+                Ok(when_written(Vec::new(), reply, GroupReply::Sync, effects))
+            }
             None => self.known(group)?.sync(sync, effects),
         }
     }
@@ -371,11 +375,12 @@ impl Groups {
         instance_id: Option<&str>,
         generation: i32,
         effects: &mut Effects<'_>,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<Option<Ticket>, ErrorCode> {
         match self.consumer.get_mut(group) {
             Some(group) => group.heartbeat_classic(member_id, instance_id, generation, effects),
             None => self.known(group)?.heartbeat(member_id, instance_id, generation, effects),
-        }
+        }?;
+        Ok(once_committed(Vec::new(), effects))
     }
 
     pub(super) fn leave(
@@ -383,14 +388,15 @@ impl Groups {
         group: &Arc<str>,
         leavers: &[Leaver],
         effects: &mut Effects<'_>,
-    ) -> Result<Vec<ErrorCode>, ErrorCode> {
+    ) -> Result<(Option<Ticket>, Vec<ErrorCode>), ErrorCode> {
         if self.consumer.contains_key(group) {
             return Ok(self.leave_by_classic(group, leavers, effects));
         }
-        match self.classic.get_mut(group) {
-            Some(group) => group.leave(leavers, effects),
-            None => Ok(vec![ErrorCode::UnknownMemberId; leavers.len()]),
-        }
+        let Some(group) = self.classic.get_mut(group) else {
+            return Ok((None, vec![ErrorCode::UnknownMemberId; leavers.len()]));
+        };
+        let outcomes = group.leave(leavers, effects)?;
+        Ok((once_committed(Vec::new(), effects), outcomes))
     }
 
     /// Deletes a group and its offsets.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::classic::{ClassicGroup, ClassicState};
+use super::protocols::once_committed;
 use super::{Effects, Group, GroupReply, Groups, OnCommit, Write};
 use crate::base::{ErrorCode, WallTime};
 use crate::coordinator::records::{CommittedOffset, Record};
@@ -137,7 +138,7 @@ impl Groups {
             _ if self.consumer.contains_key(id) => {
                 let group = &self.consumer[id];
                 let is_nobodys =
-                    commit.member_id.is_empty() && commit.generation < 0 && commit.instance_id.is_none();
+                    commit.member_id.is_empty() && commit.generation == -1 && commit.instance_id.is_none();
                 let knows_epochs = commit.knows_member_epochs || commit.transaction.is_some();
                 let checked = group.check_commit(&commit.member_id, commit.generation, knows_epochs);
                 match (checked, commit.transaction) {
@@ -176,15 +177,12 @@ impl Groups {
             let (group, topic) = (id.clone(), partition.topic);
             records.push(Record::Offset { group, topic, index: partition.index, value: Some(value) });
         }
-        if records.is_empty() {
-            return Ok((None, errors));
-        }
+        let Some(transaction) = commit.transaction.filter(|_| !records.is_empty()) else {
+            return Ok((once_committed(records, effects), errors));
+        };
         let ticket = effects.ticket();
         let write = Write { records, then: OnCommit::Answer(ticket, GroupReply::Written) };
-        match commit.transaction {
-            Some(transaction) => effects.write_in_transaction(write, transaction),
-            None => effects.write(write),
-        }
+        effects.write_in_transaction(write, transaction);
         Ok((Some(ticket), errors))
     }
 
@@ -217,12 +215,7 @@ impl Groups {
             ErrorCode::None
         });
         let errors = errors.collect();
-        if records.is_empty() {
-            return Ok((None, errors));
-        }
-        let ticket = effects.ticket();
-        effects.write(Write { records, then: OnCommit::Answer(ticket, GroupReply::Written) });
-        Ok((Some(ticket), errors))
+        Ok((once_committed(records, effects), errors))
     }
 
     /// The end of everything that was committed for a topic.

@@ -19,6 +19,7 @@ use super::{
     Effects, FollowUp, GroupReply, Groups, Join, JoinReply, Leaver, OnCommit, Outcome, TimerKind, Write,
 };
 use crate::base::ErrorCode;
+use crate::coordinator::Ticket;
 use crate::coordinator::records::Record;
 
 impl Groups {
@@ -93,7 +94,7 @@ impl Groups {
         &mut self,
         id: &Arc<str>,
         gone: &[ConsumerMember],
-        answer: Option<(super::Ticket, GroupReply)>,
+        answer: Option<(Ticket, GroupReply)>,
         effects: &mut Effects<'_>,
     ) {
         let Some(group) = self.consumer.get_mut(id).filter(|_| !gone.is_empty()) else { return };
@@ -157,13 +158,17 @@ impl Groups {
         id: &Arc<str>,
         leavers: &[Leaver],
         effects: &mut Effects<'_>,
-    ) -> Vec<ErrorCode> {
+    ) -> (Option<Ticket>, Vec<ErrorCode>) {
         let Some(group) = self.consumer.get(id) else {
-            return vec![ErrorCode::UnknownMemberId; leavers.len()];
+            return (None, vec![ErrorCode::UnknownMemberId; leavers.len()]);
         };
         let (outcomes, gone) = group.leavers(leavers);
-        self.remove_members(id, &gone, None, effects);
-        outcomes
+        if gone.is_empty() {
+            return (once_committed(Vec::new(), effects), outcomes);
+        }
+        let ticket = effects.ticket();
+        self.remove_members(id, &gone, Some((ticket, GroupReply::Written)), effects);
+        (Some(ticket), outcomes)
     }
 
     /// A timer of a consumer group has fired.
@@ -184,7 +189,7 @@ impl Groups {
 }
 
 /// A reply that waits for what is written, if anything is.
-fn when_written<R>(
+pub(super) fn when_written<R>(
     records: Vec<Record>,
     reply: R,
     of_reply: impl FnOnce(R) -> GroupReply,
@@ -201,4 +206,13 @@ fn when_written<R>(
 
 fn not_found(id: &str) -> GroupError {
     GroupError::new(ErrorCode::GroupIdNotFound, format!("There is no consumer group '{id}'."))
+}
+
+/// Writes records. The ticket of who waits until they are committed, and all that the state has with them; none if all
+/// is committed already.
+pub(super) fn once_committed(records: Vec<Record>, effects: &mut Effects<'_>) -> Option<Ticket> {
+    match when_written(records, (), |()| GroupReply::Written, effects) {
+        Outcome::Ready(()) => None,
+        Outcome::Waits(ticket) => Some(ticket),
+    }
 }
