@@ -36,22 +36,31 @@ class Layout:
         return os.environ | {"HULD_CACHE": str(self.cache), "HULD_JARS": str(self.jars)}
 
 
-# What a suite needs before its own `install` runs.
-NEEDS = {"kcat": ["debian"], "tools": ["jars"], "java": ["jars"], "cluster": ["jars"]}
+# What a suite needs before its own `install` runs: what several share, or what another suite has installed.
+NEEDS = {"kcat": ["debian"], "tools": ["jars"], "java": ["jars"], "cluster": ["jars"], "cluster_python": ["python"],
+         "steering": ["python"]}
 
 
 def start(pool, layout, suites, kafka):
     """Starts all installs side by side; gives a future by name, whose result is whether it succeeded."""
     shared = {"debian": debian_packages, "jars": kafka_jars}
-    needed = {need for suite in suites for need in NEEDS.get(suite, [])} | ({"jars"} if kafka else set())
-    futures = {name: pool.submit(logged, layout, name, shared[name]) for name in sorted(needed)}
+    futures = {}
 
     def own(suite):
-        return all(futures[need].result() for need in NEEDS.get(suite, [])) and logged(layout, suite, own_install(suite))
+        has_all = all(futures[need].result() for need in NEEDS.get(suite, []))
+        needs_more = (layout.integration / suite / "install").exists()
+        return has_all and (not needs_more or logged(layout, suite, own_install(suite)))
 
-    for suite in suites:
-        if (layout.integration / suite / "install").exists():
-            futures[suite] = pool.submit(own, suite)
+    def submit(name):
+        if name in futures:
+            return
+        # What it waits for comes before it, or a small pool would be full of those that wait.
+        for need in NEEDS.get(name, []):
+            submit(need)
+        futures[name] = pool.submit(logged, layout, name, shared[name]) if name in shared else pool.submit(own, name)
+
+    for name in (["jars"] if kafka else []) + suites:
+        submit(name)
     return futures
 
 
