@@ -3,6 +3,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Properties;
 import java.util.Set;
 import java.util.TreeMap;
@@ -29,7 +30,9 @@ import org.apache.kafka.streams.kstream.Produced;
 
 /**
  * Counts words with Kafka Streams, three times under one application id, the second and third time without the files of
- * the one before, so that its counts come from the changelog topic. Exits with 0 if all is as it should be.
+ * the one before, so that its counts come from the changelog topic. Where brokers can be steered, the one that coordinates
+ * the application's group dies before the second run and comes back before the third, in which the next one dies under it.
+ * Exits with 0 if all is as it should be.
  *
  * <p>Arguments: bootstrap servers, application id, folder for state, processing guarantee.
  */
@@ -40,12 +43,16 @@ public final class WordCount {
   private final String id;
   private final String folder;
   private final String guarantee;
+  /** Null where nobody can end brokers. */
+  private final Steering steering;
 
   private WordCount(String bootstrap, String id, String folder, String guarantee) {
     this.bootstrap = bootstrap;
     this.id = id;
     this.folder = folder;
     this.guarantee = guarantee;
+    String control = System.getenv("HULD_CONTROL");
+    steering = control == null ? null : new Steering(control);
   }
 
   public static void main(String[] arguments) throws Exception {
@@ -62,15 +69,34 @@ public final class WordCount {
 
   private void run() throws Exception {
     try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
-      short replicas = 1;
-      admin.createTopics(List.of(new NewTopic(input(), 2, replicas), new NewTopic(output(), 1, replicas))).all().get();
+      Optional<Short> replicas = Optional.empty();
+      NewTopic input = new NewTopic(input(), Optional.of(2), replicas);
+      NewTopic output = new NewTopic(output(), Optional.of(1), replicas);
+      admin.createTopics(List.of(input, output)).all().get();
       TreeMap<String, Long> counts = new TreeMap<>();
-      count("first", List.of("all streams lead to kafka", "hello kafka streams", "join kafka summit"), counts);
+      count("first", counts, () -> produce("all streams lead to kafka", "hello kafka streams", "join kafka summit"), 11);
       expect(counts, Map.of("all", 1L, "streams", 2L, "kafka", 3L, "hello", 1L, "summit", 1L));
-      count("second", List.of("kafka again", "streams again"), counts);
+      int killed = steering == null ? 0 : coordinator(admin);
+      if (steering != null) {
+        steering.kill(killed);
+      }
+      count("second", counts, () -> produce("kafka again", "streams again"), 4);
       expect(counts, Map.of("kafka", 4L, "streams", 3L, "again", 2L, "hello", 1L));
-      count("third", List.of("kafka once more"), counts);
-      expect(counts, Map.of("kafka", 5L, "streams", 3L, "once", 1L, "hello", 1L));
+      if (steering != null) {
+        steering.start(killed);
+      }
+      count("third", counts, () -> {
+        produce("kafka once more");
+        if (steering != null) {
+          int next = coordinator(admin);
+          steering.kill(next);
+          produce("kafka nevermore");
+          steering.start(next);
+        } else {
+          produce("kafka nevermore");
+        }
+      }, 5);
+      expect(counts, Map.of("kafka", 6L, "streams", 3L, "once", 1L, "hello", 1L, "nevermore", 1L));
       Set<String> topics = admin.listTopics().names().get();
       for (String internal : List.of("-counts-changelog", "-counts-repartition")) {
         check("there is no topic " + id + internal, topics.contains(id + internal));
@@ -78,10 +104,18 @@ public final class WordCount {
     }
   }
 
-  /** Runs the application until it has counted the lines; the newest counts go to `counts`. */
-  private void count(String run, List<String> lines, Map<String, Long> counts) throws Exception {
-    long before = counts.values().stream().mapToLong(Long::longValue).sum();
-    long expected = before + lines.stream().mapToLong(line -> line.split(" ").length).sum();
+  private int coordinator(Admin admin) throws Exception {
+    return admin.describeConsumerGroups(List.of(id)).all().get().get(id).coordinator().id();
+  }
+
+  /** Something that happens while the application runs. */
+  private interface Meanwhile {
+    void happen() throws Exception;
+  }
+
+  /** Runs the application until it has counted so many words more; the newest counts go to `counts`. */
+  private void count(String run, Map<String, Long> counts, Meanwhile meanwhile, int words) throws Exception {
+    long expected = counts.values().stream().mapToLong(Long::longValue).sum() + words;
     CountDownLatch failed = new CountDownLatch(1);
     try (KafkaStreams streams = new KafkaStreams(topology().build(), settings(run))) {
       streams.setUncaughtExceptionHandler(error -> {
@@ -90,13 +124,19 @@ public final class WordCount {
         return org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
       });
       streams.start();
-      produce(lines);
+      meanwhile.happen();
       long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(LIMIT_SECONDS);
+      // From the first run on: each count of a word once, one after the other.
+      Map<String, Long> seen = new HashMap<>();
+      boolean isExactlyOnce = guarantee.equals(StreamsConfig.EXACTLY_ONCE_V2);
       try (KafkaConsumer<String, Long> reader = reader()) {
         while (counts.values().stream().mapToLong(Long::longValue).sum() < expected) {
           check("counted " + counts + " after " + LIMIT_SECONDS + " s", System.nanoTime() < deadline);
           check("the application failed", failed.getCount() > 0);
           for (ConsumerRecord<String, Long> record : reader.poll(java.time.Duration.ofMillis(200))) {
+            long next = seen.merge(record.key(), 1L, Long::sum);
+            check("the count of " + record.key() + " comes as " + record.value() + ", not as " + next,
+                !isExactlyOnce || record.value() == next);
             counts.merge(record.key(), record.value(), Math::max);
           }
         }
@@ -131,12 +171,12 @@ public final class WordCount {
     return settings;
   }
 
-  private void produce(List<String> lines) throws Exception {
+  private void produce(String... lines) throws Exception {
     Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap);
     try (KafkaProducer<String, String> producer =
         new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
-      for (int i = 0; i < lines.size(); i++) {
-        producer.send(new ProducerRecord<>(input(), i % 2, null, lines.get(i))).get();
+      for (int i = 0; i < lines.length; i++) {
+        producer.send(new ProducerRecord<>(input(), i % 2, null, lines[i])).get();
       }
     }
   }

@@ -12,7 +12,13 @@ public final class ClusterMain {
   public static void main(String[] arguments) {
     Suite suite = new Suite(LIMIT_SECONDS);
     Broker brokers = new Broker(System.getenv("HULD_BOOTSTRAP"), "classic");
-    ClusterTests.addTo(suite, brokers, new Steering(System.getenv("HULD_CONTROL")));
+    ThreeBrokers three = new ThreeBrokers(brokers, new Steering(System.getenv("HULD_CONTROL")));
+    // What one broker is tested for as well, over coordinators and leaders that are on different ones.
+    TransactionTests.addTo(suite, brokers);
+    ConsumerGroupTests.addTo(suite, brokers);
+    ClusterTests.addTo(suite, three);
+    ClusterTransactionTests.addTo(suite, three);
+    ClusterConsumerGroupTests.addTo(suite, three);
     int failed = suite.run(arguments.length > 0 ? arguments[0] : "");
     System.exit(failed == 0 ? 0 : 1);
   }

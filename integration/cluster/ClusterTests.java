@@ -22,75 +22,25 @@ import org.apache.kafka.common.errors.TimeoutException;
 
 /** What clients see of three brokers of which some stop, freeze and come back. */
 final class ClusterTests {
-  private static final short BROKERS = 3;
+  private static final short BROKERS = ThreeBrokers.COUNT;
 
+  private final ThreeBrokers three;
   private final Broker brokers;
   private final Steering steering;
 
-  private ClusterTests(Broker brokers, Steering steering) {
-    this.brokers = brokers;
-    this.steering = steering;
+  private ClusterTests(ThreeBrokers three) {
+    this.three = three;
+    brokers = three.clients;
+    steering = three.steering;
   }
 
-  static void addTo(Suite suite, Broker brokers, Steering steering) {
-    ClusterTests tests = new ClusterTests(brokers, steering);
-    tests.add(suite, "three_brokers", tests::threeBrokers);
-    tests.add(suite, "leader_stopped_while_producing", tests::leaderStoppedWhileProducing);
-    tests.add(suite, "coordinator_stopped_while_consuming", tests::coordinatorStoppedWhileConsuming);
-    tests.add(suite, "min_isr_with_frozen_followers", tests::minIsrWithFrozenFollowers);
-    tests.add(suite, "rolling_restart", tests::rollingRestart);
-  }
-
-  private void add(Suite suite, String name, Suite.Test test) {
-    suite.test(name, () -> {
-      try {
-        test.run();
-      } finally {
-        steering.restore();
-      }
-    });
-  }
-
-  private Admin admin() {
-    return Admin.create(Map.of("bootstrap.servers", brokers.bootstrap, "request.timeout.ms", "3000",
-        "default.api.timeout.ms", "40000", "metadata.max.age.ms", "2000"));
-  }
-
-  /** A topic on all three brokers, of which two must have a record before it is acknowledged. */
-  private String topic(Admin admin, int partitions) throws Exception {
-    String name = Broker.topicName();
-    admin.createTopics(List.of(new NewTopic(name, partitions, BROKERS).configs(Map.of("min.insync.replicas", "2"))))
-        .all().get();
-    untilInSync(admin, name, BROKERS);
-    return name;
-  }
-
-  private static List<TopicPartitionInfo> partitions(Admin admin, String topic) throws Exception {
-    return admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions();
-  }
-
-  private static int leader(Admin admin, String topic) throws Exception {
-    Node leader = partitions(admin, topic).get(0).leader();
-    return leader == null ? -1 : leader.id();
-  }
-
-  /** Waits until every partition has a leader and so many replicas in sync; nobody tells, so it must be asked. */
-  private static void untilInSync(Admin admin, String topic, int replicas) throws Exception {
-    long end = System.currentTimeMillis() + 60_000;
-    while (true) {
-      String seen;
-      try {
-        List<TopicPartitionInfo> partitions = partitions(admin, topic);
-        if (partitions.stream().allMatch(one -> one.leader() != null && one.isr().size() == replicas)) {
-          return;
-        }
-        seen = partitions.toString();
-      } catch (ExecutionException failed) {
-        seen = Check.unwrap(failed).toString();
-      }
-      Check.that(replicas + " in sync: not after 60 s: " + seen, System.currentTimeMillis() < end);
-      Thread.sleep(50);
-    }
+  static void addTo(Suite suite, ThreeBrokers three) {
+    ClusterTests tests = new ClusterTests(three);
+    three.add(suite, "three_brokers", tests::threeBrokers);
+    three.add(suite, "leader_stopped_while_producing", tests::leaderStoppedWhileProducing);
+    three.add(suite, "coordinator_stopped_while_consuming", tests::coordinatorStoppedWhileConsuming);
+    three.add(suite, "min_isr_with_frozen_followers", tests::minIsrWithFrozenFollowers);
+    three.add(suite, "rolling_restart", tests::rollingRestart);
   }
 
   private List<Integer> read(String topic, int partition, Admin admin) throws Exception {
@@ -120,11 +70,11 @@ final class ClusterTests {
   }
 
   private void threeBrokers() throws Exception {
-    try (Admin admin = admin()) {
+    try (Admin admin = three.admin()) {
       Check.equal("brokers", (int) BROKERS, admin.describeCluster().nodes().get().size());
-      String topic = topic(admin, 6);
+      String topic = three.topic(admin, 6);
       Set<Integer> leaders = new HashSet<>();
-      for (TopicPartitionInfo partition : partitions(admin, topic)) {
+      for (TopicPartitionInfo partition : ThreeBrokers.partitions(admin, topic)) {
         leaders.add(partition.leader().id());
         Check.equal("replicas", (int) BROKERS, partition.replicas().size());
       }
@@ -133,22 +83,22 @@ final class ClusterTests {
   }
 
   private void leaderStoppedWhileProducing() throws Exception {
-    try (Admin admin = admin()) {
-      String topic = topic(admin, 1);
+    try (Admin admin = three.admin()) {
+      String topic = three.topic(admin, 1);
       try (Load load = new Load(brokers, topic, 1)) {
         load.more(200);
-        int first = leader(admin, topic);
+        int first = ThreeBrokers.leader(admin, topic);
         steering.stop(first);
         load.more(200);
-        int second = leader(admin, topic);
+        int second = ThreeBrokers.leader(admin, topic);
         Check.that("the stopped broker " + first + " leads", second != first);
         steering.start(first);
-        untilInSync(admin, topic, 3);
+        ThreeBrokers.untilInSync(admin, 3, topic);
         steering.kill(second);
         load.more(200);
-        Check.that("the killed broker " + second + " leads", leader(admin, topic) != second);
+        Check.that("the killed broker " + second + " leads", ThreeBrokers.leader(admin, topic) != second);
         steering.start(second);
-        untilInSync(admin, topic, 3);
+        ThreeBrokers.untilInSync(admin, 3, topic);
         load.more(200);
         load.finish();
         checkAll(load, topic, 1, admin);
@@ -158,11 +108,11 @@ final class ClusterTests {
 
   private void coordinatorStoppedWhileConsuming() throws Exception {
     String group = "cluster-" + UUID.randomUUID();
-    try (Admin admin = admin()) {
-      String topic = topic(admin, 6);
+    try (Admin admin = three.admin()) {
+      String topic = three.topic(admin, 6);
       try (Load load = new Load(brokers, topic, 6);
-          Member one = new Member(brokers, group, topic);
-          Member other = new Member(brokers, group, topic)) {
+          Member one = Member.classic(brokers, group, topic);
+          Member other = Member.classic(brokers, group, topic)) {
         one.until("half of the partitions", member -> member.owned() == 3);
         other.until("half of the partitions", member -> member.owned() == 3);
         load.more(300);
@@ -171,7 +121,7 @@ final class ClusterTests {
         load.more(600);
         untilRead(load.acknowledged(), one, other);
         steering.start(coordinator);
-        untilInSync(admin, topic, 3);
+        ThreeBrokers.untilInSync(admin, 3, topic);
         load.more(300);
         load.finish();
         untilRead(load.acknowledged(), one, other);
@@ -199,17 +149,17 @@ final class ClusterTests {
   }
 
   private void minIsrWithFrozenFollowers() throws Exception {
-    try (Admin admin = admin();
+    try (Admin admin = three.admin();
         Producer<byte[], byte[]> producer = brokers.producer("acks", "all", "enable.idempotence", "false", "retries", "0",
             "linger.ms", "0", "request.timeout.ms", "8000", "delivery.timeout.ms", "9000", "max.block.ms", "20000")) {
-      String topic = topic(admin, 1);
+      String topic = three.topic(admin, 1);
       List<Integer> acknowledged = new ArrayList<>();
-      int leader = leader(admin, topic);
+      int leader = ThreeBrokers.leader(admin, topic);
       List<Integer> followers = new ArrayList<>(List.of(1, 2, 3));
       followers.remove(Integer.valueOf(leader));
       acknowledged.add(send(producer, topic, 1));
       steering.freeze(followers.get(0));
-      untilInSync(admin, topic, 2);
+      ThreeBrokers.untilInSync(admin, 2, topic);
       acknowledged.add(send(producer, topic, 2));
       steering.freeze(followers.get(1));
       // The leader waits for the follower, which is in sync still; whether the record stays is open.
@@ -217,12 +167,12 @@ final class ClusterTests {
         send(producer, topic, 3);
         throw new AssertionError("one replica was enough for a minimum of two");
       } catch (TimeoutException | NotEnoughReplicasAfterAppendException late) {
-        untilInSync(admin, topic, 1);
+        ThreeBrokers.untilInSync(admin, 1, topic);
       }
       Check.fails("one in sync", NotEnoughReplicasException.class, () -> send(producer, topic, 4));
       steering.thaw(followers.get(0));
       steering.thaw(followers.get(1));
-      untilInSync(admin, topic, 3);
+      ThreeBrokers.untilInSync(admin, 3, topic);
       acknowledged.add(send(producer, topic, 5));
       List<Integer> values = read(topic, 0, admin);
       values.remove(Integer.valueOf(3));
@@ -241,16 +191,16 @@ final class ClusterTests {
 
   private void rollingRestart() throws Exception {
     String group = "cluster-" + UUID.randomUUID();
-    try (Admin admin = admin()) {
-      String topic = topic(admin, 3);
-      try (Load load = new Load(brokers, topic, 3); Member member = new Member(brokers, group, topic)) {
+    try (Admin admin = three.admin()) {
+      String topic = three.topic(admin, 3);
+      try (Load load = new Load(brokers, topic, 3); Member member = Member.classic(brokers, group, topic)) {
         member.until("all partitions", one -> one.owned() == 3);
         for (int broker = 1; broker <= BROKERS; broker++) {
           load.more(100);
           steering.stop(broker);
           load.more(100);
           steering.start(broker);
-          untilInSync(admin, topic, 3);
+          ThreeBrokers.untilInSync(admin, 3, topic);
         }
         load.more(100);
         load.finish();

@@ -1,16 +1,18 @@
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
 /**
- * An idempotent producer that sends "0", "1", "2", … to the partitions of a topic in turn, with acks=all, until it is
- * closed. It gives up on no record, whatever happens to the brokers.
+ * An idempotent producer that sends "0", "1", "2", … to the partitions of a topic in turn, with acks=all, about a thousand
+ * a second until it is closed. It gives up on no record, whatever happens to the brokers.
  */
 final class Load implements AutoCloseable {
   private static final int IN_FLIGHT = 20;
   private static final long LIMIT_MS = 60_000;
+  private static final long PAUSE_NS = 1_000_000;
 
   private final Producer<byte[], byte[]> producer;
   private final Semaphore room = new Semaphore(IN_FLIGHT);
@@ -30,6 +32,7 @@ final class Load implements AutoCloseable {
     for (int next = 0; !stopping; next++) {
       int value = next;
       room.acquireUninterruptibly();
+      LockSupport.parkNanos(PAUSE_NS);
       byte[] bytes = Integer.toString(value).getBytes();
       producer.send(new ProducerRecord<>(topic, value % partitions, null, bytes), (metadata, thrown) -> {
         room.release();

@@ -21,12 +21,24 @@ final class Member implements AutoCloseable {
   private int owned;
   private Exception failed;
 
-  Member(Broker brokers, String group, String topic) {
-    consumer = brokers.consumer("group.id", group, "session.timeout.ms", "10000", "heartbeat.interval.ms", "300",
-        "partition.assignment.strategy", CooperativeStickyAssignor.class.getName(), "request.timeout.ms", "5000",
-        "default.api.timeout.ms", "40000", "metadata.max.age.ms", "2000");
+  private Member(Broker brokers, String group, String topic, String... settings) {
+    List<String> all = new ArrayList<>(List.of(settings));
+    all.addAll(List.of("group.id", group, "request.timeout.ms", "5000", "default.api.timeout.ms", "40000",
+        "metadata.max.age.ms", "2000"));
+    consumer = brokers.consumer(all.toArray(String[]::new));
     thread = new Thread(() -> consume(topic));
     thread.start();
+  }
+
+  /** A member of the classic protocol, with the cooperative assignor. */
+  static Member classic(Broker brokers, String group, String topic) {
+    return new Member(brokers, group, topic, "session.timeout.ms", "10000", "heartbeat.interval.ms", "300",
+        "partition.assignment.strategy", CooperativeStickyAssignor.class.getName());
+  }
+
+  /** A member of the consumer protocol (KIP-848). */
+  static Member ofConsumerProtocol(Broker brokers, String group, String topic) {
+    return new Member(brokers, group, topic, "group.protocol", "consumer");
   }
 
   private void consume(String topic) {

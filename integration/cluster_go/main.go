@@ -38,6 +38,7 @@ func main() {
 	tests := []test{
 		{"leader_stopped_and_killed_while_producing", leaderStoppedAndKilled},
 		{"brokers_restarted_in_turn_while_a_group_reads", rollingRestart},
+		{"exactly_once_while_brokers_and_clients_die", exactlyOnce},
 	}
 	ran, failed := 0, 0
 	for _, one := range tests {
@@ -136,7 +137,7 @@ func partitionsOf(ctx context.Context, topic string) (kadm.PartitionDetails, err
 		return nil, err
 	}
 	defer one.Close()
-	found, err := kadm.NewClient(one).ListTopics(ctx, topic)
+	found, err := kadm.NewClient(one).ListTopicsWithInternal(ctx, topic)
 	if err != nil {
 		return nil, err
 	}

@@ -234,6 +234,7 @@ CLUSTER_SETTINGS = [
     "default.replication.factor=3",
     "offsets.topic.replication.factor=3",
     "offsets.topic.num.partitions=5",
+    "transaction.state.log.num.partitions=5",
     "group.initial.rebalance.delay.ms=0",
 ]
 

@@ -38,7 +38,7 @@ class Layout:
 
 # What a suite needs before its own `install` runs: what several share, or what another suite has installed.
 NEEDS = {"kcat": ["debian"], "tools": ["jars"], "java": ["jars"], "cluster": ["jars"], "cluster_python": ["python"],
-         "steering": ["python"]}
+         "steering": ["python"], "cluster_tools": ["jars"], "cluster_applications": ["applications"]}
 
 
 def start(pool, layout, suites, kafka):

@@ -5,7 +5,7 @@ import socket
 import struct
 import time
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 18, 19
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 10, 18, 19
 CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 BATCH_OVERHEAD = 61
 
@@ -15,10 +15,10 @@ class Closed(Exception):
 
 
 class Connection:
-    """One connection; requests are answered in order."""
+    """One connection, to the first broker if there are several; requests are answered in order."""
 
     def __init__(self, bootstrap, timeout_s=10):
-        host, port = bootstrap.rsplit(":", 1)
+        host, port = bootstrap.split(",")[0].rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self.correlation = 0
 
@@ -26,6 +26,9 @@ class Connection:
         return self
 
     def __exit__(self, *_):
+        self.close()
+
+    def close(self):
         self.socket.close()
 
     def send(self, key, version, body):
@@ -94,6 +97,13 @@ class Connection:
         reader.int32()
         return reader.array(lambda: (reader.int32(), reader.string(), reader.int32(), reader.string()))
 
+    def transaction_coordinator(self, transactional_id):
+        """Error code and the id of the broker."""
+        reader = self.call(FIND_COORDINATOR, 1, string(transactional_id) + struct.pack(">b", 1))
+        reader.int32()
+        error, _, broker = reader.int16(), reader.string(), reader.int32()
+        return error, broker
+
     def produce(self, topic, partition, batch, acks=-1):
         """Error code and base offset."""
         body = string(None) + struct.pack(">hi", acks, 10_000) + struct.pack(">i", 1) + string(topic)
@@ -134,6 +144,24 @@ class Connection:
             if time.monotonic() > deadline:
                 raise AssertionError(f"partition {partition} not usable after {limit_s} s")
             time.sleep(0.01)
+
+
+def leading(bootstrap, topic, partition=0, limit_s=5):
+    """A connection to the leader of a partition, once it takes requests: real Kafka lets one wait after the creation."""
+    deadline = time.monotonic() + limit_s
+    with Connection(bootstrap) as connection:
+        while True:
+            leaders = {index: leader for _, index, leader in connection.metadata(topic)[1]}
+            addresses = {broker: f"{host}:{port}" for broker, host, port, _ in connection.brokers()}
+            address = addresses.get(leaders.get(partition))
+            if address is not None:
+                break
+            if time.monotonic() > deadline:
+                raise AssertionError(f"partition {partition} has no leader after {limit_s} s")
+            time.sleep(0.01)
+    leader = Connection(address)
+    leader.settle(topic, partition, limit_s)
+    return leader
 
 
 class Reader:

@@ -36,6 +36,7 @@ class Running:
     def read_output(self):
         while chunk := self.process.stdout.read1():
             self.printed.put(chunk.decode())
+        self.printed.put(None)
 
     def read_errors(self):
         self.errors.extend(self.process.stderr or [])
@@ -49,10 +50,13 @@ class Running:
                 if found := wanted(first):
                     return found
             try:
-                self.rest += self.printed.get(timeout=max(0, deadline - time.monotonic()))
+                printed = self.printed.get(timeout=max(0, deadline - time.monotonic()))
             except queue.Empty:
-                raise AssertionError(f"{what}: not printed within {self.limit_s} s; the rest was {self.rest!r}, "
-                                     f"errors {b''.join(self.errors).decode()}") from None
+                printed = None
+            if printed is None:
+                raise AssertionError(f"{what}: not printed within {self.limit_s} s or before its end; the rest was "
+                                     f"{self.rest!r}, errors {b''.join(self.errors).decode()}")
+            self.rest += printed
 
     def stop(self):
         """Ends it as a user does, with a signal, so that it takes its leave."""

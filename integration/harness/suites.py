@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 SUITE_LIMIT_S = 480
-THREE_BROKERS = {"cluster", "cluster_python", "cluster_go"}  # Suites that need more than one.
+# Suites that need more than one broker.
+THREE_BROKERS = {"cluster", "cluster_python", "cluster_go", "cluster_tools", "cluster_applications"}
 CARGO_LIMIT_S = 1800
 REPORT = re.compile(r"(ok|not ok|skip) (\w+)(?:: (.*))?$")
 

@@ -6,6 +6,7 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Properties;
 import java.util.UUID;
 import java.util.concurrent.Future;
@@ -50,7 +51,7 @@ final class Broker {
     return Admin.create(Map.of("bootstrap.servers", bootstrap));
   }
 
-  /** A topic with one replica and the given configs (key, value, key, value, …). */
+  /** A topic with the brokers' default number of replicas and the given configs (key, value, key, value, …). */
   String topic(int partitions, String... configs) throws Exception {
     String name = topicName();
     try (Admin admin = admin()) {
@@ -60,7 +61,8 @@ final class Broker {
   }
 
   static void create(Admin admin, String name, int partitions, String... configs) throws Exception {
-    admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1).configs(pairs(configs)))).all().get();
+    NewTopic topic = new NewTopic(name, Optional.of(partitions), Optional.empty()).configs(pairs(configs));
+    admin.createTopics(List.of(topic)).all().get();
     settled(() -> Check.equal("partitions of " + name, partitions,
         admin.describeTopics(List.of(name)).allTopicNames().get().get(name).partitions().size()));
   }

@@ -24,6 +24,7 @@ final class ConsumerGroupTests {
     ConsumerGroupTests tests = new ConsumerGroupTests(broker);
     suite.test("consumer_group_uniform", () -> tests.shareAndTakeOver("uniform"));
     suite.test("consumer_group_range", () -> tests.shareAndTakeOver("range"));
+    suite.test("consumer_group_crash", tests::crash);
     suite.test("consumer_group_regex", tests::regex);
     suite.test("consumer_group_bad_regex", tests::badRegex);
     suite.test("consumer_group_static_member", tests::staticMember);
@@ -79,6 +80,28 @@ final class ConsumerGroupTests {
       GroupTests.pollUntil("the records after", () -> first.records.size() >= 30, first);
       first.poll();
       Check.equal("records in all", 30, first.records.size());
+    }
+  }
+
+  /** A member that is gone without a word is out once its session has ended, and the other has everything. */
+  private void crash() throws Exception {
+    String topic = broker.topic(PARTITIONS);
+    String group = group();
+    Process crashes = CrashingMember.start(broker, group, topic);
+    try (GroupTests.Member stays = member(topic, group)) {
+      try {
+        GroupTests.pollUntil("it has half", () -> stays.owned() == 2, stays);
+      } finally {
+        crashes.destroyForcibly().waitFor();
+      }
+      long crashed = System.nanoTime();
+      GroupTests.pollUntil("it has all again", () -> stays.owned() == PARTITIONS, stays);
+      // The brokers under test give a member 6 s from its last heartbeat on.
+      long seconds = (System.nanoTime() - crashed) / 1_000_000_000;
+      Check.that("the other's partitions are free after " + seconds + " s, as if it had left", seconds >= 3);
+      broker.fill(topic, 0, 5);
+      broker.fill(topic, 3, 5);
+      GroupTests.pollUntil("the records after", () -> stays.records.size() == 10, stays);
     }
   }
 

@@ -89,16 +89,16 @@ def created(partitions=1):
     topic = topic_name()
     with raw.Connection(BOOTSTRAP) as connection:
         equal(connection.create_topic(topic, partitions), 0, "error of creation")
-        for partition in range(partitions):
-            connection.settle(topic, partition)
+    for partition in range(partitions):
+        raw.leading(BOOTSTRAP, topic, partition).close()
     return topic
 
 
 def filled(count):
     topic = created()
-    with raw.Connection(BOOTSTRAP) as connection:
+    with raw.leading(BOOTSTRAP, topic) as leader:
         for number in range(count):
-            equal(connection.produce(topic, 0, raw.batch(b"%d" % number)), (0, number), "answer to produce")
+            equal(leader.produce(topic, 0, raw.batch(b"%d" % number)), (0, number), "answer to produce")
     return topic
 
 

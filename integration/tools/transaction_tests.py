@@ -1,50 +1,36 @@
 """Transactions, as administrators see them."""
 
-import struct
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "harness"))
-import raw
-from launch import created, tool
-from raw import string
+from launch import created, running, tool, wait_until
 from tap import BOOTSTRAP, check, equal, test, topic_name
 
-FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS = 10, 22, 24
-CONCURRENT_TRANSACTIONS, RETRIABLE = 51, (14, 15, 16, 51)
+
+def transactions(*arguments):
+    """The table that the tool prints, without its head: the words of each line."""
+    return [line.split() for line in tool("transactions", *arguments).splitlines()[1:]]
 
 
-def opened(connection, topic):
-    """The transactional id, producer id and epoch of a transaction that is open in a partition."""
-    transactional_id = topic_name()
-    while True:
-        connection.call(FIND_COORDINATOR, 1, string(transactional_id) + struct.pack(">b", 1))
-        reader = connection.call(INIT_PRODUCER_ID, 1, string(transactional_id) + struct.pack(">i", 600_000))
-        reader.int32()
-        error, producer = reader.int16(), (reader.int64(), reader.int16())
-        if error not in RETRIABLE:
-            break
-    equal(error, 0, "error of InitProducerId")
-    body = string(transactional_id) + struct.pack(">qh", *producer) + struct.pack(">i", 1) + string(topic)
-    reader = connection.call(ADD_PARTITIONS, 1, body + struct.pack(">ii", 1, 0))
-    reader.int32()
-    errors = reader.array(lambda: (reader.string(), reader.array(lambda: (reader.int32(), reader.int16()))))
-    equal(errors, [(topic, [(0, 0)])], "answer to AddPartitionsToTxn")
-    return transactional_id, *producer
+def listed(transactional_id):
+    """Coordinator, producer id and state in the list, or nothing."""
+    return next((tuple(words[1:]) for words in transactions("list") if words[0] == transactional_id), ())
 
 
 @test(limit_s=300)
 def transactions_tool():
-    topic = created()
-    with raw.Connection(BOOTSTRAP) as connection:
-        transactional_id, producer_id, epoch = opened(connection, topic)
-        lines = [line.split() for line in tool("transactions", "list").splitlines()]
-        row = next((line for line in lines if line and line[0] == transactional_id), None)
-        check(row is not None, f"the transaction is not listed: {lines}")
-        equal((row[2], row[3]), (str(producer_id), "Ongoing"), "producer and state in the list")
-        output = tool("transactions", "describe", "--transactional-id", transactional_id)
-        row = output.splitlines()[-1].split()
-        equal(row[1:5], [transactional_id, str(producer_id), str(epoch), "Ongoing"], "description")
-        check(f"{topic}-0" in row, f"the partition is not described: {output}")
-        output = tool("transactions", "describe-producers", "--topic", topic, "--partition", "0")
-        check("ProducerId" in output, f"describe-producers printed {output}")
+    """A transaction that a producer keeps open: listed, described, found in its partition, and aborted there."""
+    topic, transactional_id = created(), topic_name()
+    place = ("--topic", topic, "--partition", "0")
+    with running("producer-perf-test", "--topic", topic, "--num-records", "1000", "--record-size", "10", "--throughput", "1",
+                 "--transactional-id", transactional_id, "--transaction-duration-ms", "600000", "--producer-props",
+                 f"bootstrap.servers={BOOTSTRAP}", bootstrap=()):
+        wait_until(lambda: listed(transactional_id)[-1:] == ("Ongoing",), "no open transaction is listed", limit_s=60)
+        coordinator, producer_id, _ = listed(transactional_id)
+        (words,) = transactions("describe", "--transactional-id", transactional_id)
+        equal((words[0], words[1], words[2], words[4]), (coordinator, transactional_id, producer_id, "Ongoing"), "description")
+        check(f"{topic}-0" in words, f"the partition is not described: {words}")
+        epoch = words[3]
+        (words,) = transactions("describe-producers", *place)
+        equal((words[0], words[1], words[-1]), (producer_id, epoch, "0"), "producer id, epoch and start of the transaction")
+        equal(transactions("find-hanging", *place), [], "transactions that hang")
+    tool("transactions", "abort", *place, "--start-offset", "0")
+    (words,) = transactions("describe-producers", *place)
+    equal(words[-1], "None", "start of the transaction once it is aborted")
