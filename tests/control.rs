@@ -158,6 +158,17 @@ fn what_is_held_is_seen_and_released() {
     let listed = cluster.run(&["waits"]);
     let id = wait["id"].as_str().unwrap();
     assert!(listed.lines().any(|line| line.starts_with(id)), "{listed}");
+    for (query, count) in [
+        ("kind=Held", 1),
+        ("kind=held,Produce&broker=2", 1),
+        ("kind=Held&broker=1", 0),
+        ("kind=Produce", 0),
+        ("kind=Held&client_id=nobody", 0),
+    ] {
+        let waits = cluster.get(&format!("/waits?{query}"));
+        assert_eq!(waits["waits"].as_array().unwrap().len(), count, "{query}: {waits}");
+    }
+    assert_eq!(cluster.run(&["waits", "--kind", "Held", "--broker", "2"]).lines().count(), 2);
     assert_eq!(cluster.run(&["release", id]).trim(), "released: 1");
     assert!(is_answered(&mut stream));
     let again = cluster.output(&["release", id]);
@@ -300,7 +311,7 @@ fn errors_say_what_where_and_what_to_do() {
     let cluster = Cluster::start();
     let host = format!("Host: {}", cluster.control);
     let large = vec![b' '; (64 << 10) + 1];
-    let requests: [(&str, &str, &[u8], u16); 21] = [
+    let requests: [(&str, &str, &[u8], u16); 23] = [
         ("GET /nowhere", &host, b"", 404),
         ("PUT /waits", &host, b"", 405),
         ("POST /holds", &host, b"{", 400),
@@ -309,6 +320,8 @@ fn errors_say_what_where_and_what_to_do() {
         ("POST /holds", &host, br#"{"point": "before-apply", "api": "Heartbeat", "topic": "t"}"#, 400),
         ("POST /holds", &host, &large, 413),
         ("DELETE /holds/1", &host, b"", 404),
+        ("GET /waits?kind=Helt", &host, b"", 400),
+        ("GET /waits?kinds=Held", &host, b"", 400),
         ("POST /waits/1/release", &host, b"", 400),
         ("POST /clock", &host, br#"{"pace": "x0"}"#, 400),
         ("POST /clock/advance", &host, br#"{"by_ms": 99999999999999}"#, 400),
@@ -327,7 +340,7 @@ fn errors_say_what_where_and_what_to_do() {
         let (status, answer) = cluster.raw(&format!("{line} HTTP/1.1\r\n{headers}"), body);
         assert_eq!(status, expected, "{line}: {answer}");
         let error = &answer["error"];
-        assert_eq!(error["where"], json!(line));
+        assert_eq!(error["where"], json!(line.split('?').next()));
         for field in ["what", "do"] {
             assert!(error[field].as_str().is_some_and(|text| !text.is_empty()), "{line}: {answer}");
         }

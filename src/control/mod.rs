@@ -10,7 +10,7 @@ mod views;
 pub use problem::{Blame, Problem};
 pub use requests::{
     FetcherRequest, HoldRequest, IsrRequest, LeaderRequest, LinkRequest, NewBrokerRequest, StartRequest,
-    TopicRequest, hold_id, node_id, partition_index, read, wait_id, wait_name,
+    TopicRequest, WaitsRequest, hold_id, node_id, partition_index, read, wait_id, wait_name,
 };
 pub use views::{
     BrokersView, DoneView, HoldsView, LinksView, MetricsView, PartitionsView, WaitsView, brokers, done,

@@ -7,11 +7,12 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::problem::{Blame, Problem};
-use crate::api;
+use crate::api::{self, Kind};
 use crate::base::NodeId;
-use crate::cluster::{Command, Kept, Link, Party};
+use crate::cluster::{Command, Kept, Link, Party, WaitDescription};
 use crate::controller::NewTopic;
 use crate::faults::{HoldId, HoldPoint, HoldRule};
+use crate::purgatory::WaitKind;
 
 /// Reads a request's body; an empty one stands for `{}`.
 ///
@@ -87,6 +88,41 @@ pub fn partition_index(text: &str) -> Result<i32, Problem> {
 fn number<T: std::str::FromStr>(text: &str, of: &str) -> Result<T, Problem> {
     text.parse().map_err(|_| {
         Problem::new(Blame::Request, format_args!("'{text}' is not {of}"), "write it as a number")
+    })
+}
+
+/// Which waits are to be shown: those of which everything is true that is said.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WaitsRequest {
+    /// Names of kinds, with commas between them.
+    kind: Option<String>,
+    client_id: Option<String>,
+    broker: Option<i32>,
+}
+
+impl WaitsRequest {
+    /// What tells whether a wait is to be shown.
+    ///
+    /// # Errors
+    /// If there is no such kind of wait.
+    pub fn filter(self) -> Result<impl Fn(&WaitDescription) -> bool, Problem> {
+        let kinds = self.kind.as_ref().map(|names| names.split(',').map(kind).collect::<Result<Vec<_>, _>>());
+        let kinds = kinds.transpose()?;
+        Ok(move |wait: &WaitDescription| {
+            kinds.as_ref().is_none_or(|kinds| kinds.contains(&wait.kind))
+                && self.client_id.as_ref().is_none_or(|id| wait.client_id.as_deref() == Some(id))
+                && self.broker.is_none_or(|broker| wait.node == NodeId(broker))
+        })
+    }
+}
+
+fn kind(name: &str) -> Result<Kind, Problem> {
+    let named = |kind: &Kind| format!("{kind:?}").eq_ignore_ascii_case(name.trim());
+    Kind::ALL.iter().copied().find(named).ok_or_else(|| {
+        let names = Kind::ALL.iter().map(|kind| format!("{kind:?}")).collect::<Vec<_>>().join(", ");
+        let what = format_args!("'{name}' is no kind of wait");
+        Problem::new(Blame::Request, what, format_args!("name some of {names}"))
     })
 }
 

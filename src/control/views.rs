@@ -42,7 +42,7 @@ pub fn done(done: Done) -> DoneView {
     }
 }
 
-/// All that waits.
+/// What waits.
 #[derive(Debug, Serialize)]
 pub struct WaitsView {
     waits: Vec<WaitView>,
@@ -65,10 +65,10 @@ struct WaitView {
     peer: Option<Arc<str>>,
 }
 
-/// All that waits.
-pub fn waits(cluster: &mut Cluster, now: Now) -> WaitsView {
-    let waits = cluster.waits(now);
-    WaitsView { waits: waits.into_iter().map(|wait| wait_view(wait, now.instant)).collect() }
+/// All that waits and is to be shown.
+pub fn waits(cluster: &mut Cluster, now: Now, shown: impl Fn(&WaitDescription) -> bool) -> WaitsView {
+    let waits = cluster.waits(now).into_iter().filter(shown);
+    WaitsView { waits: waits.map(|wait| wait_view(wait, now.instant)).collect() }
 }
 
 fn wait_view(wait: WaitDescription, now: Instant) -> WaitView {

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
 use axum::handler::Handler;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -146,7 +147,7 @@ fn routes() -> Vec<Route> {
 fn routes_of_waits_and_time() -> Vec<Route> {
     vec![
         Route::get("/", "this list", list),
-        Route::get("/waits", "all that waits", waits),
+        Route::get("/waits", "what waits", waits),
         Route::post("/waits/{id}/release", "let one wait go", release),
         Route::get("/metrics", "what the purgatories count", metrics),
         Route::get("/holds", "the rules that hold requests", holds),
@@ -298,8 +299,15 @@ async fn list() -> Outcome {
     shown(json!({ "routes": routes().into_iter().map(list).collect::<Vec<_>>() }))
 }
 
-async fn waits(State(driver): Owner) -> Outcome {
-    shown(driver.look(control::waits))
+type Asked<T> = Result<Query<T>, QueryRejection>;
+
+async fn waits(State(driver): Owner, query: Asked<control::WaitsRequest>) -> Outcome {
+    let Query(request) = query.map_err(|error| {
+        let advice = "ask by kind, client_id and broker, or for all";
+        Problem::new(Blame::Request, error.body_text(), advice)
+    })?;
+    let filter = request.filter()?;
+    shown(driver.look(|cluster, now| control::waits(cluster, now, filter)))
 }
 
 async fn release(State(driver): Owner, Path(id): Id) -> Outcome {
