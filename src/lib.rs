@@ -59,7 +59,7 @@
 //!
 //! | Module | What |
 //! |---|---|
-//! | [`base`] | time as a value, seeded entropy, ids, Kafka's error codes |
+//! | [`base`] | time as a value, seeded entropy, ids, Kafka's error codes, regular expressions |
 //! | [`wire`] | bytes: frames, headers, preflight, record batches, compression; knows no state |
 //! | [`log`] | one partition's records in memory: segments, indexes, epochs, producers, retention; the budget of all |
 //! | [`purgatory`] | where requests wait, by keys and deadline; generic, knows nothing of Kafka's messages |

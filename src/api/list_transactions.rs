@@ -1,7 +1,8 @@
-//! ListTransactions (66), versions 0–1: the transactional ids that this broker coordinates (KIP-664).
+//! ListTransactions (66), versions 0–2: the transactional ids that this broker coordinates (KIP-664).
 //!
-//! Filters that are there must all match; states that don't exist are sent back. Versions: 1 filters by how long a
-//! transaction has been running (KIP-994).
+//! Filters that are there must all match; states that don't exist are sent back, but not beside an error. Versions: 1 filters
+//! by how long a transaction has been running (KIP-994); 2 by a regular expression for whole ids (KIP-1152), where one that
+//! is invalid is INVALID_REGULAR_EXPRESSION and an empty one none.
 
 use std::collections::BTreeSet;
 
@@ -11,25 +12,41 @@ use kafka_protocol::messages::{
 };
 
 use super::{Answer, Api, Context, Refusal, names, prepare::Preparation};
+use crate::base::{ErrorCode, InvalidPattern, Pattern};
 use crate::coordinator::transactions::{TransactionState, TransactionValue, Transactions};
+
+/// The most memory that a compiled regular expression may take, bytes: enough for the 1,000 repetitions that Kafka's engine
+/// allows. It bounds the time for each id.
+const PATTERN_BYTES_MAX: usize = 256 << 10;
 
 pub(crate) struct ListTransactions;
 
+/// What is asked for, its regular expression compiled.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    filters: ListTransactionsRequest,
+    pattern: Result<Option<Pattern>, InvalidPattern>,
+}
+
 impl Api for ListTransactions {
     const KEY: ApiKey = ApiKey::ListTransactions;
-    const VERSIONS: std::ops::RangeInclusive<i16> = 0..=1;
+    const VERSIONS: std::ops::RangeInclusive<i16> = 0..=2;
     type Wire = ListTransactionsRequest;
-    type Request = ListTransactionsRequest;
+    type Request = Request;
     type Response = ListTransactionsResponse;
 
-    fn prepare(wire: ListTransactionsRequest, _: &Preparation) -> Result<ListTransactionsRequest, Refusal> {
-        Ok(wire)
+    fn prepare(wire: ListTransactionsRequest, _: &Preparation) -> Result<Request, Refusal> {
+        let pattern = wire.transactional_id_pattern.as_deref().filter(|pattern| !pattern.is_empty());
+        let pattern = pattern.map(|pattern| Pattern::compile(pattern, PATTERN_BYTES_MAX)).transpose();
+        Ok(Request { filters: wire, pattern })
     }
 
-    fn handle(
-        context: &mut Context<'_>,
-        request: ListTransactionsRequest,
-    ) -> Answer<ListTransactionsResponse> {
+    fn handle(context: &mut Context<'_>, request: Request) -> Answer<ListTransactionsResponse> {
+        let Request { filters: request, pattern } = request;
+        let Ok(pattern) = pattern else {
+            let code = ErrorCode::InvalidRegularExpression.code();
+            return Answer::Ready(ListTransactionsResponse::default().with_error_code(code));
+        };
         let state_of = |name: &str| TransactionState::ALL.into_iter().find(|state| state.name() == name);
         let unknown = request.state_filters.iter().filter(|name| state_of(name).is_none());
         let filter = Filter {
@@ -38,9 +55,10 @@ impl Api for ListTransactions {
             producer_ids: request.producer_id_filters.iter().map(|id| id.0).collect(),
             duration_ms: if context.caller.version >= 1 { request.duration_filter } else { -1 },
             now_ms: context.parts.now.wall.as_millis(),
+            pattern,
         };
         let transactions = context.parts.broker.coordinators.all_transactions().flat_map(Transactions::iter);
-        let rows = transactions.filter(|(_, transaction)| filter.matches(&transaction.value));
+        let rows = transactions.filter(|(id, transaction)| filter.matches(id, &transaction.value));
         let rows = rows.map(|(id, transaction)| {
             Row::default()
                 .with_transactional_id(TransactionalId(names::text(&**id)))
@@ -63,13 +81,16 @@ struct Filter {
     /// Negative for none.
     duration_ms: i64,
     now_ms: i64,
+    pattern: Option<Pattern>,
 }
 
 impl Filter {
-    fn matches(&self, value: &TransactionValue) -> bool {
+    fn matches(&self, id: &str, value: &TransactionValue) -> bool {
         let runs_ms = self.now_ms.saturating_sub(value.start_ms);
         (self.any_state || self.states.contains(&value.state))
             && (self.producer_ids.is_empty() || self.producer_ids.contains(&value.producer_id))
-            && (self.duration_ms < 0 || value.start_ms >= 0 && runs_ms > self.duration_ms)
+            // One that never began counts from -1 on, and so as older than any.
+            && (self.duration_ms < 0 || runs_ms > self.duration_ms)
+            && self.pattern.as_ref().is_none_or(|pattern| pattern.matches(id))
     }
 }

@@ -19,6 +19,7 @@ mod api_versions;
 mod authorized_operations;
 mod by_topic;
 mod changes;
+mod commit_answers;
 mod config_alterations;
 mod config_resources;
 mod consumer_group_describe;

@@ -10,10 +10,10 @@ use kafka_protocol::messages::offset_commit_response::{
 };
 use kafka_protocol::messages::{ApiKey, OffsetCommitRequest, OffsetCommitResponse};
 
+use super::commit_answers::CommitAnswer;
 use super::group_waits::{GroupResponse, answer_once_committed};
 use super::subjects::{NamesGroup, NamesTopic};
-use super::{Answer, AnyResponse, Api, Context, Refusal, partitions, prepare::Preparation};
-use crate::base::ErrorCode;
+use super::{Answer, AnyResponse, Api, Context, Refusal, prepare::Preparation};
 use crate::coordinator::groups::{Commit, CommitPartition};
 
 pub(crate) struct OffsetCommit;
@@ -34,22 +34,19 @@ impl Api for OffsetCommit {
 
     fn handle(context: &mut Context<'_>, request: OffsetCommitRequest) -> Answer<OffsetCommitResponse> {
         let group: Arc<str> = request.group_id.as_str().into();
-        let (commit, mut errors) = commit(context, &request);
+        let (commit, mut answer) = commit(context, &request);
         let (coordinators, mut storage) = context.parts.coordinators();
         let ticket = match coordinators.commit(&mut storage, &group, commit) {
             Ok((ticket, outcomes)) => {
-                let mut outcomes = outcomes.into_iter();
-                for error in errors.iter_mut().filter(|error| !error.is_error()) {
-                    *error = outcomes.next().unwrap_or_default();
-                }
+                answer.take(outcomes);
                 ticket
             }
             Err(error) => {
-                errors.iter_mut().filter(|known| !known.is_error()).for_each(|known| *known = error);
+                answer.fail(error);
                 None
             }
         };
-        let response = response(&request, errors);
+        let response = response(&answer);
         let response = GroupResponse::Commit(response);
         answer_once_committed(context, group, ticket, response, |any| match any {
             AnyResponse::OffsetCommit(response) => Some(response),
@@ -58,8 +55,8 @@ impl Api for OffsetCommit {
     }
 }
 
-/// What is to be committed, and for each partition of the request whether it is part of that.
-fn commit(context: &Context<'_>, request: &OffsetCommitRequest) -> (Commit, Vec<ErrorCode>) {
+/// What is to be committed, and the answer as far as it is known.
+fn commit(context: &Context<'_>, request: &OffsetCommitRequest) -> (Commit, CommitAnswer) {
     let version = context.caller.version;
     let mut commit = Commit {
         member_id: request.member_id.as_str().into(),
@@ -70,13 +67,13 @@ fn commit(context: &Context<'_>, request: &OffsetCommitRequest) -> (Commit, Vec<
         partitions: Vec::new(),
         transaction: None,
     };
-    let mut errors = Vec::new();
+    let mut answer = CommitAnswer::default();
     for topic in &request.topics {
         let name: Arc<str> = topic.name.as_str().into();
-        for partition in &topic.partitions {
-            let known = partitions::key_by_name(&context.parts, &name, partition.partition_index);
-            errors.push(known.err().unwrap_or(ErrorCode::None));
-            if known.is_ok() {
+        let indexes = topic.partitions.iter().map(|partition| partition.partition_index);
+        let are_part = answer.add(&context.parts, &topic.name, indexes);
+        for (partition, is_part) in topic.partitions.iter().zip(are_part) {
+            if is_part {
                 commit.partitions.push(CommitPartition {
                     topic: name.clone(),
                     index: partition.partition_index,
@@ -92,19 +89,15 @@ fn commit(context: &Context<'_>, request: &OffsetCommitRequest) -> (Commit, Vec<
             }
         }
     }
-    (commit, errors)
+    (commit, answer)
 }
 
-fn response(request: &OffsetCommitRequest, errors: Vec<ErrorCode>) -> OffsetCommitResponse {
-    let mut errors = errors.into_iter();
-    // As in Kafka, a topic of which nothing is committed isn't answered.
-    let topics = request.topics.iter().filter(|topic| !topic.partitions.is_empty()).map(|topic| {
-        let rows = topic.partitions.iter().map(|partition| {
-            OffsetCommitResponsePartition::default()
-                .with_partition_index(partition.partition_index)
-                .with_error_code(errors.next().unwrap_or_default().code())
+fn response(answer: &CommitAnswer) -> OffsetCommitResponse {
+    let topics = answer.topics().into_iter().map(|(name, rows)| {
+        let rows = rows.into_iter().map(|(index, error)| {
+            OffsetCommitResponsePartition::default().with_partition_index(index).with_error_code(error.code())
         });
-        OffsetCommitResponseTopic::default().with_name(topic.name.clone()).with_partitions(rows.collect())
+        OffsetCommitResponseTopic::default().with_name(name).with_partitions(rows.collect())
     });
     OffsetCommitResponse::default().with_topics(topics.collect())
 }

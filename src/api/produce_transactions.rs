@@ -91,9 +91,13 @@ pub(super) fn told(version: i16, error: ErrorCode) -> Option<Failure> {
         | ErrorCode::NotCoordinator => ErrorCode::NotEnoughReplicas,
         error => error,
     };
-    let message =
-        format!("The coordinator of the transaction could not confirm the partition: {}.", error.name());
     let mut failure = Failure::from(told);
-    failure.message = Some(message);
+    // The others have no message in Kafka.
+    if matches!(told, ErrorCode::InvalidTxnState | ErrorCode::NotEnoughReplicas) {
+        failure.message = Some(format!(
+            "The coordinator of the transaction could not confirm the partition: {}.",
+            error.name()
+        ));
+    }
     Some(failure)
 }

@@ -66,7 +66,7 @@ pub(super) fn write(
 ) {
     let Markers { id, producer, commit, coordinator_epoch, partitions } = markers;
     let marker = Marker { commit, coordinator_epoch };
-    let rows = partitions.into_iter().map(|partition| Row::write(parts, 0, partition, producer, marker));
+    let rows = partitions.into_iter().map(|partition| Row::write(parts, partition, producer, marker));
     let rows = rows.collect();
     let mut wait = MarkersWait { rows, target: Target::Coordinator { peer, id, producer } };
     if wait.try_complete(parts).is_none() {
@@ -89,15 +89,14 @@ pub(crate) struct MarkersWait {
 pub(super) enum Target {
     /// The coordinator of a transaction.
     Coordinator { peer: Peer, id: Arc<str>, producer: Producer },
-    /// A client that has sent WriteTxnMarkers, with the producers that it has named.
-    Client(Vec<i64>),
+    /// A client that has sent WriteTxnMarkers.
+    Client,
 }
 
 /// The marker of one partition.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    /// Its place in the request's list of markers.
-    pub(super) place: usize,
+    pub(super) producer_id: i64,
     /// Topic's name and partition.
     pub(super) partition: (Arc<str>, i32),
     /// The partition and the high watermark that it waits for; or its outcome.
@@ -108,13 +107,12 @@ impl Row {
     /// Appends the marker.
     pub(super) fn write(
         parts: &mut Parts<'_>,
-        place: usize,
         partition: (Arc<str>, i32),
         producer: Producer,
         marker: Marker,
     ) -> Row {
         let state = append(parts, &partition, producer, marker);
-        Row { place, partition, state }
+        Row { producer_id: producer.id, partition, state }
     }
 }
 
@@ -187,7 +185,7 @@ impl MarkersWait {
                 parts.broker.answer(*peer, PeerMessage::MarkersWritten(written));
                 Told::Coordinator
             }
-            Target::Client(producers) => Told::Client(write_txn_markers::response(producers, &self.rows)),
+            Target::Client => Told::Client(write_txn_markers::response(&self.rows)),
         }
     }
 

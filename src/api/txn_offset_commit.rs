@@ -11,6 +11,7 @@ use kafka_protocol::messages::txn_offset_commit_response::{
 };
 use kafka_protocol::messages::{ApiKey, TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 
+use super::commit_answers::CommitAnswer;
 use super::context::Parts;
 use super::waits::{Key, Operation, Wait};
 use super::{Answer, Api, Context, Refusal, inquiries, partitions, prepare::Preparation};
@@ -41,8 +42,8 @@ impl Api for TxnOffsetCommit {
     fn handle(context: &mut Context<'_>, request: TxnOffsetCommitRequest) -> Answer<TxnOffsetCommitResponse> {
         let version = context.caller.version;
         let group: Arc<str> = request.group_id.as_str().into();
-        let (commit, errors) = commit(context, &request);
-        let mut wait = TxnOffsetsWait { version, group, rows: rows(&request, errors), step: Step::Done };
+        let (commit, answer) = commit(context, &request);
+        let mut wait = TxnOffsetsWait { version, group, answer, step: Step::Done };
         if commit.partitions.is_empty() {
             return Answer::Ready(wait.response());
         }
@@ -70,8 +71,8 @@ impl Api for TxnOffsetCommit {
     }
 }
 
-/// What is to be committed, and for each partition of the request whether it is part of that.
-fn commit(context: &Context<'_>, request: &TxnOffsetCommitRequest) -> (Commit, Vec<ErrorCode>) {
+/// What is to be committed, and the answer as far as it is known.
+fn commit(context: &Context<'_>, request: &TxnOffsetCommitRequest) -> (Commit, CommitAnswer) {
     let version = context.caller.version;
     let producer = Producer { id: request.producer_id.0, epoch: request.producer_epoch };
     let mut commit = Commit {
@@ -81,13 +82,13 @@ fn commit(context: &Context<'_>, request: &TxnOffsetCommitRequest) -> (Commit, V
         transaction: Some(InTransaction { producer, guard: None }),
         ..Commit::default()
     };
-    let mut errors = Vec::new();
+    let mut answer = CommitAnswer::default();
     for topic in &request.topics {
         let name: Arc<str> = topic.name.as_str().into();
-        for partition in &topic.partitions {
-            let known = partitions::key_by_name(&context.parts, &name, partition.partition_index);
-            errors.push(known.err().unwrap_or_default());
-            if known.is_ok() {
+        let indexes = topic.partitions.iter().map(|partition| partition.partition_index);
+        let are_part = answer.add(&context.parts, &topic.name, indexes);
+        for (partition, is_part) in topic.partitions.iter().zip(are_part) {
+            if is_part {
                 let metadata = partition.committed_metadata.as_ref().map(|text| text.as_str());
                 commit.partitions.push(CommitPartition {
                     topic: name.clone(),
@@ -99,7 +100,7 @@ fn commit(context: &Context<'_>, request: &TxnOffsetCommitRequest) -> (Commit, V
             }
         }
     }
-    (commit, errors)
+    (commit, answer)
 }
 
 /// The partition that is written to, and what comes first: the question, unless the transaction is open there already.
@@ -128,26 +129,12 @@ fn begin(
     Ok((key, Step::Asking { inquiry, commit, guard }))
 }
 
-fn rows(request: &TxnOffsetCommitRequest, errors: Vec<ErrorCode>) -> Vec<TxnOffsetCommitResponseTopic> {
-    let mut errors = errors.into_iter();
-    let topics = request.topics.iter().map(|topic| {
-        let rows = topic.partitions.iter().map(|partition| {
-            TxnOffsetCommitResponsePartition::default()
-                .with_partition_index(partition.partition_index)
-                .with_error_code(errors.next().unwrap_or_default().code())
-        });
-        TxnOffsetCommitResponseTopic::default().with_name(topic.name.clone()).with_partitions(rows.collect())
-    });
-    topics.collect()
-}
-
 /// A TxnOffsetCommit request on its way.
 #[derive(Clone, Debug)]
 pub(crate) struct TxnOffsetsWait {
     version: i16,
     group: Arc<str>,
-    /// Partitions that aren't part of the commit have their errors.
-    rows: Vec<TxnOffsetCommitResponseTopic>,
+    answer: CommitAnswer,
     step: Step,
 }
 
@@ -225,12 +212,7 @@ impl TxnOffsetsWait {
         match coordinators.commit(&mut storage, &self.group, commit) {
             Err(error) => self.settle(error),
             Ok((ticket, outcomes)) => {
-                let mut outcomes = outcomes.into_iter();
-                for row in self.rows.iter_mut().flat_map(|topic| &mut topic.partitions) {
-                    if row.error_code == 0 {
-                        row.error_code = outcomes.next().unwrap_or_default().code();
-                    }
-                }
+                self.answer.take(outcomes);
                 self.step = ticket.map_or(Step::Done, Step::Written);
             }
         }
@@ -242,15 +224,19 @@ impl TxnOffsetsWait {
             ErrorCode::CoordinatorLoadInProgress if self.version < 2 => ErrorCode::CoordinatorNotAvailable,
             error => error,
         };
-        for row in self.rows.iter_mut().flat_map(|topic| &mut topic.partitions) {
-            if row.error_code == 0 {
-                row.error_code = error.code();
-            }
-        }
+        self.answer.fail(error);
     }
 
-    fn response(&mut self) -> TxnOffsetCommitResponse {
-        TxnOffsetCommitResponse::default().with_topics(std::mem::take(&mut self.rows))
+    fn response(&self) -> TxnOffsetCommitResponse {
+        let topics = self.answer.topics().into_iter().map(|(name, rows)| {
+            let rows = rows.into_iter().map(|(index, error)| {
+                TxnOffsetCommitResponsePartition::default()
+                    .with_partition_index(index)
+                    .with_error_code(error.code())
+            });
+            TxnOffsetCommitResponseTopic::default().with_name(name).with_partitions(rows.collect())
+        });
+        TxnOffsetCommitResponse::default().with_topics(topics.collect())
     }
 
     /// What was not committed in time may yet be; the client can't be told that it is.

@@ -4,10 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use regex_lite::{Regex, RegexBuilder};
-
 use super::Controller;
 use super::configs::{ConfigError, Overrides, Value};
+use crate::base::Pattern;
 
 /// The most subscriptions that there may be (ours: each is tried on every client).
 pub const MAX_CLIENT_METRICS_SUBSCRIPTIONS: usize = 1_000;
@@ -92,7 +91,7 @@ pub(super) struct Subscription {
     names: Vec<String>,
     interval_ms: i32,
     /// All must match.
-    selectors: Vec<(Selector, Arc<Regex>)>,
+    selectors: Vec<(Selector, Arc<Pattern>)>,
 }
 
 impl Subscription {
@@ -110,7 +109,7 @@ impl Subscription {
             Some(Value::List(items)) => items.as_slice(),
             _ => &[],
         };
-        let mut selectors: Vec<(Selector, Arc<Regex>)> = Vec::new();
+        let mut selectors: Vec<(Selector, Arc<Pattern>)> = Vec::new();
         for text in items("match") {
             let (selector, pattern) = selector(text).ok_or_else(|| SubscriptionError::Match(text.clone()))?;
             // Of one that comes twice the last one counts.
@@ -121,8 +120,8 @@ impl Subscription {
     }
 
     fn is_for(&self, client: &ClientAttributes<'_>) -> bool {
-        let matches = |(selector, pattern): &(Selector, Arc<Regex>)| {
-            selector.of(client).is_some_and(|attribute| pattern.is_match(attribute))
+        let matches = |(selector, pattern): &(Selector, Arc<Pattern>)| {
+            selector.of(client).is_some_and(|attribute| pattern.matches(attribute))
         };
         self.selectors.iter().all(matches)
     }
@@ -135,16 +134,14 @@ fn interval(number: i64) -> Result<i32, SubscriptionError> {
 }
 
 /// `selector=pattern`, with just one `=`; the pattern is for the whole of the attribute.
-fn selector(text: &str) -> Option<(Selector, Regex)> {
+fn selector(text: &str) -> Option<(Selector, Pattern)> {
     let (name, pattern) = text.split_once('=').filter(|(_, pattern)| !pattern.contains('='))?;
     let pattern = pattern.trim_matches(|c: char| c <= ' ');
     if pattern.is_empty() && text.ends_with('=') {
         return None;
     }
-    // By itself first: what is put around it must not make a pattern of what is none.
-    Regex::new(pattern).ok()?;
-    let whole = RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(PATTERN_BYTES_MAX).build().ok()?;
-    Some((Selector::named(name.trim_matches(|c: char| c <= ' '))?, whole))
+    let pattern = Pattern::compile(pattern, PATTERN_BYTES_MAX).ok()?;
+    Some((Selector::named(name.trim_matches(|c: char| c <= ' '))?, pattern))
 }
 
 /// Why configs are no subscription.

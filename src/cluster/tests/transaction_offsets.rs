@@ -266,3 +266,63 @@ fn members_of_a_classic_group_commit_in_transactions_with_their_generation() {
     assert_eq!(world.ask(client, 4, &synced).error_code, 0);
     commit_by_members(&mut world, &joined.member_id, 1, false);
 }
+
+/// What is asked for, topic by topic, and what is answered: names, and partitions with their errors.
+type Shape = (&'static [(&'static str, &'static [i32])], &'static [(&'static str, &'static [(i32, i16)])]);
+
+#[test]
+fn what_a_commit_refuses_is_answered_first_and_empty_topics_if_they_are_unknown() {
+    use kafka_protocol::messages::offset_commit_request::{
+        OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+    };
+    let shapes: [Shape; 7] = [
+        (&[("t", &[0]), ("u", &[])], &[("t", &[(0, 0)])]),
+        (&[("u", &[])], &[]),
+        (&[("t", &[0]), ("nope", &[])], &[("nope", &[]), ("t", &[(0, 0)])]),
+        (&[("u", &[0]), ("t", &[0, 9])], &[("t", &[(9, 3), (0, 0)]), ("u", &[(0, 0)])]),
+        (&[("u", &[0]), ("u", &[1])], &[("u", &[(0, 0)]), ("u", &[(1, 0)])]),
+        (&[("u", &[0, 9]), ("u", &[8])], &[("u", &[(9, 3), (8, 3), (0, 0)])]),
+        (&[("nope", &[0]), ("nope", &[1])], &[("nope", &[(0, 3), (1, 3)])]),
+    ];
+    let (mut world, client) = world();
+    world.create_topic("u", 2, &[]);
+    let txn = Txn::begin(&mut world, "id", true);
+    for (asked, answered) in shapes {
+        let answered: Vec<_> = answered.iter().map(|(name, rows)| (topic(name), rows.to_vec())).collect();
+        let topics = asked.iter().map(|(name, indexes)| {
+            let rows = indexes
+                .iter()
+                .map(|index| TxnOffsetCommitRequestPartition::default().with_partition_index(*index));
+            TxnOffsetCommitRequestTopic::default().with_name(topic(name)).with_partitions(rows.collect())
+        });
+        let request = TxnOffsetCommitRequest::default()
+            .with_transactional_id(transactional_id(txn.id))
+            .with_group_id(group())
+            .with_producer_id(ProducerId(txn.producer_id))
+            .with_producer_epoch(txn.epoch)
+            .with_topics(topics.collect());
+        let response = world.ask(txn.client, 5, &request);
+        let rows = response.topics.into_iter().map(|topic| {
+            let rows = topic.partitions.iter().map(|row| (row.partition_index, row.error_code));
+            (topic.name, rows.collect::<Vec<_>>())
+        });
+        assert_eq!(rows.collect::<Vec<_>>(), answered, "in a transaction: {asked:?}");
+
+        let topics = asked.iter().map(|(name, indexes)| {
+            let rows = indexes
+                .iter()
+                .map(|index| OffsetCommitRequestPartition::default().with_partition_index(*index));
+            OffsetCommitRequestTopic::default().with_name(topic(name)).with_partitions(rows.collect())
+        });
+        let request = OffsetCommitRequest::default()
+            .with_group_id(group())
+            .with_generation_id_or_member_epoch(-1)
+            .with_topics(topics.collect());
+        let response = world.ask(client, 8, &request);
+        let rows = response.topics.into_iter().map(|topic| {
+            let rows = topic.partitions.iter().map(|row| (row.partition_index, row.error_code));
+            (topic.name, rows.collect::<Vec<_>>())
+        });
+        assert_eq!(rows.collect::<Vec<_>>(), answered, "outside: {asked:?}");
+    }
+}

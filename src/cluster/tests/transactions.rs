@@ -1,5 +1,7 @@
 //! Transactions as producers and consumers see them (KIP-98, KIP-890).
 
+use std::collections::BTreeSet;
+
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::{
     AddPartitionsToTxnRequest, DescribeTransactionsRequest, EndTxnRequest, FindCoordinatorRequest,
@@ -336,13 +338,20 @@ fn records_of_a_transaction_that_was_not_begun_are_refused() {
     let refused = ErrorCode::TransactionalIdAuthorizationFailed.code();
     assert_eq!(error_of(&world.ask(txn.client, PRODUCE, &request)), refused, "no transactional id");
     let named = request.with_transactional_id(Some(transactional_id("id")));
+    let row = |world: &mut World, version, request: &ProduceRequest| {
+        world.ask(txn.client, version, request).responses.remove(0).partition_responses.remove(0)
+    };
     for version in [3, 9, 10] {
-        let error = error_of(&world.ask(txn.client, version, &named));
-        assert_eq!(error, ErrorCode::InvalidTxnState.code(), "what an old client knows: v{version}");
+        let row = row(&mut world, version, &named);
+        assert_eq!(row.error_code, ErrorCode::InvalidTxnState.code(), "what an old client knows: v{version}");
+        assert_eq!(row.error_message.is_some(), version >= 8);
     }
+    let abortable_row = row(&mut world, 11, &named);
+    assert_eq!((abortable_row.error_code, abortable_row.error_message), (abortable, None));
     let stranger = named.with_transactional_id(Some(transactional_id("nobody")));
+    let row = row(&mut world, 11, &stranger);
     let unknown = ErrorCode::InvalidProducerIdMapping.code();
-    assert_eq!(error_of(&world.ask(txn.client, 11, &stranger)), unknown);
+    assert_eq!((row.error_code, row.error_message), (unknown, None), "Kafka has no message for it");
     assert_eq!(read(&mut world, "t", UNCOMMITTED), ["a"]);
 }
 
@@ -412,34 +421,134 @@ fn ten_thousand_transactional_ids_are_kept_and_forgotten() {
     assert_eq!(listed(&mut world, all.clone().with_state_filters(filters)), (10_000, 1));
     let one = all.clone().with_producer_id_filters(vec![ProducerId(17)]);
     assert_eq!(listed(&mut world, one).0, 1);
+    let old = all.clone().with_duration_filter(3_600_000);
+    assert_eq!(listed(&mut world, old).0, 10_000, "what has never begun is older than anything");
     world.advance(Duration::from_secs(71));
     assert_eq!(listed(&mut world, all), (0, 0));
 }
 
 #[test]
-fn markers_of_an_old_coordinator_or_epoch_are_refused() {
+fn transactional_ids_are_listed_by_a_regular_expression() {
+    let mut world = World::new();
+    let client = world.connect();
+    find_coordinator(&mut world, client, "shop-1");
+    for id in ["shop-1", "shop-12", "till"] {
+        let request = InitProducerIdRequest::default()
+            .with_transactional_id(Some(TransactionalId(StrBytes::from_static_str(id))))
+            .with_transaction_timeout_ms(1_000);
+        assert_eq!(world.ask(client, 2, &request).error_code, 0);
+    }
+    let mut listed = |pattern: Option<&'static str>| {
+        let request = ListTransactionsRequest::default()
+            .with_duration_filter(-1)
+            .with_state_filters(vec![
+                StrBytes::from_static_str("Empty"),
+                StrBytes::from_static_str("Nothing"),
+            ])
+            .with_transactional_id_pattern(pattern.map(StrBytes::from_static_str));
+        let response = world.ask(client, 2, &request);
+        let ids: BTreeSet<_> =
+            response.transaction_states.iter().map(|state| state.transactional_id.0.to_string()).collect();
+        (response.error_code, response.unknown_state_filters.len(), Vec::from_iter(ids))
+    };
+    let all = vec!["shop-1".to_owned(), "shop-12".to_owned(), "till".to_owned()];
+    for none in [None, Some("")] {
+        assert_eq!(listed(none), (0, 1, all.clone()));
+    }
+    assert_eq!(listed(Some("shop-.")), (0, 1, vec!["shop-1".to_owned()]), "whole ids match");
+    assert_eq!(listed(Some("hop")), (0, 1, Vec::new()));
+    assert_eq!(listed(Some("(shop-1|t.*)2?")).2, all);
+    assert_eq!(listed(Some("a{1,1000}")).0, 0, "Kafka's engine allows as many repetitions");
+    for invalid in ["(", "a)(b", "*"] {
+        let refused = (ErrorCode::InvalidRegularExpression.code(), 0, Vec::new());
+        assert_eq!(listed(Some(invalid)), refused, "{invalid}");
+    }
+}
+
+/// A marker to write: its producer's id and epoch, the coordinator's epoch, and partitions.
+type Asked<'a> = (i64, i16, i32, &'a [(&'static str, &'a [i32])]);
+
+/// What WriteTxnMarkers answers: producer, topic, partition and error.
+fn mark(world: &mut World, markers: &[Asked<'_>]) -> Vec<(i64, String, i32, i16)> {
     use kafka_protocol::messages::WriteTxnMarkersRequest;
     use kafka_protocol::messages::write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic};
+    let markers = markers.iter().map(|(id, epoch, coordinator_epoch, topics)| {
+        let topics = topics.iter().map(|(name, indexes)| {
+            WritableTxnMarkerTopic::default().with_name(topic(name)).with_partition_indexes(indexes.to_vec())
+        });
+        WritableTxnMarker::default()
+            .with_producer_id(ProducerId(*id))
+            .with_producer_epoch(*epoch)
+            .with_transaction_result(false)
+            .with_coordinator_epoch(*coordinator_epoch)
+            .with_topics(topics.collect())
+    });
+    let request = WriteTxnMarkersRequest::default().with_markers(markers.collect());
+    let client = world.connect();
+    let response = world.ask(client, 1, &request);
+    let mut rows = Vec::new();
+    for marker in &response.markers {
+        for topic in &marker.topics {
+            for row in &topic.partitions {
+                let name = topic.name.0.to_string();
+                rows.push((marker.producer_id.0, name, row.partition_index, row.error_code));
+            }
+        }
+    }
+    assert_eq!(response.markers.iter().filter(|marker| marker.topics.is_empty()).count(), 0);
+    rows
+}
+
+#[test]
+fn markers_of_an_old_coordinator_or_epoch_are_refused() {
     let mut world = World::new();
     world.create_topic("t", 1, &[]);
     let mut txn = Txn::begin(&mut world, "id", false);
-    assert_eq!(txn.write(&mut world, "t", "a"), 0);
-    let client = world.connect();
-    let mark = |world: &mut World, name, epoch, coordinator_epoch| {
-        let topic = WritableTxnMarkerTopic::default().with_name(topic(name)).with_partition_indexes(vec![0]);
-        let marker = WritableTxnMarker::default()
-            .with_producer_id(ProducerId(txn.producer_id))
-            .with_producer_epoch(epoch)
-            .with_transaction_result(false)
-            .with_coordinator_epoch(coordinator_epoch)
-            .with_topics(vec![topic]);
-        let response = world.ask(client, 1, &WriteTxnMarkersRequest::default().with_markers(vec![marker]));
-        response.markers[0].topics[0].partitions[0].error_code
+    assert_eq!(txn.init(&mut world, 60_000), 0);
+    assert_eq!((txn.epoch, txn.write(&mut world, "t", "a")), (1, 0));
+    let id = txn.producer_id;
+    let mut mark = |name, epoch, coordinator_epoch| {
+        mark(&mut world, &[(id, epoch, coordinator_epoch, &[(name, &[0])])]).remove(0).3
     };
-    assert_eq!(mark(&mut world, "nothing", 0, 5), ErrorCode::UnknownTopicOrPartition.code());
-    assert_eq!(mark(&mut world, "t", -1, 5), ErrorCode::InvalidProducerEpoch.code());
-    assert_eq!(mark(&mut world, "t", 0, 5), 0, "as an administrator aborts a transaction that hangs");
-    assert_eq!(mark(&mut world, "t", 0, 4), ErrorCode::TransactionCoordinatorFenced.code());
+    assert_eq!(mark("nothing", 1, 5), ErrorCode::UnknownTopicOrPartition.code());
+    assert_eq!(mark("t", 0, 5), ErrorCode::InvalidProducerEpoch.code());
+    assert_eq!(mark("t", 1, 5), 0, "as an administrator aborts a transaction that hangs");
+    assert_eq!(mark("t", 1, 4), ErrorCode::TransactionCoordinatorFenced.code());
     assert!(read(&mut world, "t", COMMITTED).is_empty());
     assert_eq!(list_end(&mut world, COMMITTED), 2);
+}
+
+#[test]
+fn markers_of_a_producer_are_answered_together() {
+    let mut world = World::new();
+    world.create_topic("t", 2, &[]);
+    world.create_topic("u", 1, &[]);
+    let row = |id, name: &str, index, error| (id, name.to_owned(), index, error);
+    let asked: [Asked<'_>; 4] = [
+        (7, 0, 0, &[("t", &[0])]),
+        (8, 0, 0, &[]),
+        (9, 0, 0, &[("t", &[0]), ("u", &[])]),
+        (7, 0, 0, &[("u", &[0]), ("t", &[1, 5])]),
+    ];
+    let unknown = ErrorCode::UnknownTopicOrPartition.code();
+    let expected =
+        [row(7, "t", 0, 0), row(7, "t", 1, 0), row(7, "t", 5, unknown), row(7, "u", 0, 0), row(9, "t", 0, 0)];
+    assert_eq!(mark(&mut world, &asked), expected);
+}
+
+#[test]
+fn a_marker_of_no_producer_fails_all_and_what_came_before_it_is_written() {
+    let mut world = World::new();
+    world.create_topic("t", 1, &[]);
+    for (at, nobody) in [(-1, 0), (7, -1)].into_iter().enumerate() {
+        let (id, epoch) = nobody;
+        let unknown = ErrorCode::UnknownTopicOrPartition.code();
+        let elsewhere = mark(&mut world, &[(id, epoch, 0, &[("t", &[9])])]);
+        assert_eq!(elsewhere, [(id, "t".to_owned(), 9, unknown)], "none is made");
+        let asked: [Asked<'_>; 3] =
+            [(5, 0, 0, &[("t", &[0])]), (id, epoch, 0, &[("t", &[0, 9])]), (6, 0, 0, &[("t", &[0])])];
+        let errors: Vec<i16> = mark(&mut world, &asked).into_iter().map(|row| row.3).collect();
+        assert_eq!(errors, [ErrorCode::UnknownServerError.code(); 4]);
+        assert_eq!(list_end(&mut world, UNCOMMITTED), at as i64 + 1);
+    }
 }
