@@ -13,7 +13,7 @@ use kafka_protocol::protocol::StrBytes;
 
 use super::{Advertised, Answer, Api, ApiEntry, Context, Refusal, TABLE, prepare::Preparation};
 use crate::base::ErrorCode;
-use crate::coordinator::TRANSACTION_VERSION;
+use crate::controller::{Feature, Features};
 
 pub(crate) struct ApiVersions;
 
@@ -61,7 +61,7 @@ impl Api for ApiVersions {
                 }
                 let response = response(ErrorCode::None).with_api_keys(rows.collect());
                 if context.caller.version >= 3 {
-                    with_features(response, context.caller.version)
+                    with_features(response, context.caller.version, context.parts.controller.features())
                 } else {
                     response
                 }
@@ -70,43 +70,26 @@ impl Api for ApiVersions {
     }
 }
 
-/// A feature of the cluster (KIP-584), and the level at which it is.
-struct Feature {
-    name: &'static str,
-    min_level: i16,
-    max_level: i16,
-    level: i16,
-}
-
-/// Those of Kafka's features that clients may go by.
-const FEATURES: &[Feature] = &[
-    // Leaders from outside the ISR that have lost nothing (KIP-966).
-    Feature { name: "eligible.leader.replicas.version", min_level: 0, max_level: 1, level: 1 },
-    // The consumer protocol (KIP-848).
-    Feature { name: "group.version", min_level: 0, max_level: 1, level: 1 },
-    // Transactions whose producer's epoch rises with each (KIP-890).
-    Feature { name: "transaction.version", min_level: 0, max_level: 2, level: TRANSACTION_VERSION },
-];
-
-fn with_features(response: ApiVersionsResponse, version: i16) -> ApiVersionsResponse {
-    let supported = FEATURES.iter().map(|feature| {
-        // Older clients can't read a level of 0.
-        let least = if version >= 4 { 0 } else { 1 };
+fn with_features(response: ApiVersionsResponse, version: i16, features: &Features) -> ApiVersionsResponse {
+    let supported = Feature::ALL.iter().map(|feature| {
         SupportedFeatureKey::default()
-            .with_name(StrBytes::from_static_str(feature.name))
-            .with_min_version(feature.min_level.max(least))
-            .with_max_version(feature.max_level)
+            .with_name(StrBytes::from_static_str(feature.name()))
+            .with_min_version(*feature.levels().start())
+            .with_max_version(*feature.levels().end())
     });
-    let finalized = FEATURES.iter().map(|feature| {
+    // Older clients can't read a level of 0, so that they are told nothing of a feature that has one.
+    let supported = supported.filter(|feature| version >= 4 || feature.min_version > 0);
+    let finalized = Feature::ALL.iter().map(|feature| {
         FinalizedFeatureKey::default()
-            .with_name(StrBytes::from_static_str(feature.name))
-            .with_min_version_level(feature.level)
-            .with_max_version_level(feature.level)
+            .with_name(StrBytes::from_static_str(feature.name()))
+            .with_min_version_level(features.level(*feature))
+            .with_max_version_level(features.level(*feature))
     });
+    let finalized = finalized.filter(|feature| feature.max_version_level > 0);
     response
         .with_supported_features(supported.collect())
         .with_finalized_features(finalized.collect())
-        .with_finalized_features_epoch(0)
+        .with_finalized_features_epoch(features.epoch())
 }
 
 fn response(error: ErrorCode) -> ApiVersionsResponse {

@@ -1,8 +1,8 @@
 //! ConsumerGroupDescribe (69), versions 0–1: groups of the consumer protocol, their members, what these have and are to have
 //! (KIP-848).
 //!
-//! A group that isn't there, or is a classic one, is GROUP_ID_NOT_FOUND; the empty name is INVALID_GROUP_ID. Version 1 tells
-//! which protocol each member speaks (KIP-1099).
+//! A group that isn't there, or is a classic one, is GROUP_ID_NOT_FOUND; the empty name is INVALID_GROUP_ID; all are
+//! UNSUPPORTED_VERSION where the consumer protocol is off. Version 1 tells which protocol each member speaks (KIP-1099).
 
 use kafka_protocol::messages::consumer_group_describe_response::{
     Assignment, DescribedGroup, Member, TopicPartitions,
@@ -15,7 +15,8 @@ use super::{Answer, Api, Context, Refusal, authorized_operations, names, prepare
 use crate::base::ErrorCode;
 use crate::controller::Controller;
 use crate::coordinator::assignor_names;
-use crate::coordinator::groups::{ConsumerGroup, consumer::ConsumerMember};
+use crate::coordinator::groups::ConsumerGroup;
+use crate::coordinator::groups::consumer::{ConsumerMember, is_protocol_enabled};
 use crate::coordinator::records::consumer_groups::Partitions;
 
 /// The number of a member of the classic protocol.
@@ -63,6 +64,9 @@ fn find<'a>(context: &'a Context<'_>, id: &GroupId) -> Result<&'a ConsumerGroup,
             .with_authorized_operations(authorized_operations::NOT_REQUESTED);
         Box::new(row)
     };
+    if !is_protocol_enabled(context.parts.controller) {
+        return Err(failed(ErrorCode::UnsupportedVersion, None));
+    }
     if id.is_empty() {
         return Err(failed(ErrorCode::InvalidGroupId, None));
     }

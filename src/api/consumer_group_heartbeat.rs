@@ -18,7 +18,7 @@ use super::group_waits::{GroupResponse, answer_or_park};
 use super::{Answer, AnyResponse, Api, Context, Refusal, names, prepare::Preparation};
 use crate::base::{ErrorCode, TopicId};
 use crate::coordinator::assignor_names;
-use crate::coordinator::groups::consumer::{LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH};
+use crate::coordinator::groups::consumer::{LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH, is_protocol_enabled};
 use crate::coordinator::groups::{GroupError, GroupReply, Heartbeat, HeartbeatReply, Outcome};
 use crate::coordinator::records::consumer_groups::Partitions;
 
@@ -67,9 +67,9 @@ impl Api for ConsumerGroupHeartbeat {
 /// What a request has to be like whatever the group (`GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid`).
 fn check(context: &Context<'_>, request: &ConsumerGroupHeartbeatRequest) -> Result<(), GroupError> {
     let controller = &context.parts.controller;
-    let protocols = &controller.settings().groups.group_coordinator_rebalance_protocols;
-    if !protocols.iter().any(|protocol| protocol == "consumer") {
-        let message = "group.coordinator.rebalance.protocols doesn't have the consumer protocol.";
+    if !is_protocol_enabled(controller) {
+        let message = "The consumer protocol is off: either the feature group.version is at 0, or \
+                       group.coordinator.rebalance.protocols doesn't have it.";
         return Err(GroupError::new(ErrorCode::UnsupportedVersion, message));
     }
     let invalid = |message: &str| Err(GroupError::new(ErrorCode::InvalidRequest, message));

@@ -12,6 +12,7 @@ mod client_metrics;
 mod client_quotas;
 mod elections;
 mod error;
+mod features;
 mod partition;
 mod partition_change;
 mod placement;
@@ -49,6 +50,7 @@ pub use client_quotas::{
 };
 pub use elections::Election;
 pub use error::ControllerError;
+pub use features::{Feature, FeatureChange, FeatureError, FeatureRefusal, FeatureUpdate, Features};
 pub use partition::{LeaderRecovery, Partition};
 pub use registration::{BrokerRegistration, Heartbeat, HeartbeatReply, ListenerEndpoint, Registration};
 pub use scram_credentials::{
@@ -94,6 +96,7 @@ pub struct Controller {
     topics: Topics,
     client_quotas: ClientQuotas,
     scram_credentials: ScramCredentials,
+    features: Features,
     /// Producer ids below this one have been given out.
     next_producer_id: i64,
     topic_id_entropy: Entropy,
@@ -138,6 +141,7 @@ impl Controller {
             topics: Topics::default(),
             client_quotas: ClientQuotas::default(),
             scram_credentials: ScramCredentials::default(),
+            features: Features::default(),
             next_producer_id: 0,
             topic_id_entropy: entropy.stream("topic ids"),
             placement_entropy: entropy.stream("placement"),
@@ -176,6 +180,16 @@ impl Controller {
     /// Users' credentials, to be changed.
     pub fn scram_credentials_mut(&mut self) -> &mut ScramCredentials {
         &mut self.scram_credentials
+    }
+
+    /// The levels of the cluster's features.
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// The levels of the cluster's features, to be changed.
+    pub fn features_mut(&mut self) -> &mut Features {
+        &mut self.features
     }
 
     /// A producer id that nobody has had.

@@ -34,9 +34,6 @@ use transactions::{
     TransactionTimer, Transactions,
 };
 
-/// The level of the feature `transaction.version`.
-pub const TRANSACTION_VERSION: i16 = 2;
-
 /// The names of the assignors that members of consumer groups may ask for, the default first.
 pub fn assignor_names(controller: &Controller) -> Vec<&'static str> {
     groups::consumer::assignor_names(controller)
@@ -115,7 +112,6 @@ impl CoordinatorSettings {
                 id_expiration_ms: millis(settings.transactions.id_expiration_ms),
                 remove_expired_interval_ms: millis(settings.transactions.remove_expired_interval_ms),
                 two_phase_commit: settings.transactions.two_phase_commit_enable,
-                version: TRANSACTION_VERSION,
             },
         }
     }

@@ -6,6 +6,7 @@ mod answers;
 mod configs;
 mod consumer_groups;
 mod coordinators;
+mod features;
 mod fetching;
 mod followers;
 mod group_commits;

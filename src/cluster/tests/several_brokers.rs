@@ -294,11 +294,12 @@ fn eligible_leaders_are_a_feature_that_clients_see() {
         .with_client_software_name(text("tester"))
         .with_client_software_version(text("1"));
     let name = "eligible.leader.replicas.version";
-    for (version, least) in [(3, 1), (4, 0)] {
+    // As in Kafka, clients that can't read a level of 0 are told of the level alone.
+    for (version, levels) in [(3, None), (4, Some((0, 1)))] {
         let response = world.ask(client, version, &request);
         let supported = response.supported_features.iter().find(|feature| feature.name.as_str() == name);
         let supported = supported.map(|feature| (feature.min_version, feature.max_version));
-        assert_eq!(supported, Some((least, 1)), "v{version}");
+        assert_eq!(supported, levels, "v{version}");
         let finalized = response.finalized_features.iter().find(|feature| feature.name.as_str() == name);
         assert_eq!(finalized.map(|feature| feature.max_version_level), Some(1));
     }

@@ -23,7 +23,7 @@ pub(super) struct Txn {
     pub(super) epoch: i16,
     /// Whether its epoch rises with each transaction (KIP-890's second part).
     pub(super) bumps: bool,
-    sequence: i32,
+    pub(super) sequence: i32,
 }
 
 pub(super) fn transactional_id(id: &'static str) -> TransactionalId {

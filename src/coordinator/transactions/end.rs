@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::state::{LAST_EPOCH, TransactionState};
-use super::{Effects, FollowUp, Producer, Transaction, TransactionValue, Transactions, WriteKind};
+use super::{
+    Effects, FollowUp, Producer, Transaction, TransactionValue, Transactions, WriteKind,
+    check_client_version, transaction_version,
+};
 use crate::base::ErrorCode;
 use crate::coordinator::Ticket;
 
@@ -36,6 +39,11 @@ pub(super) enum Decision {
     Prepare { is_empty: bool },
 }
 
+/// The version of transactions of clients whose epoch rises with each, or doesn't.
+fn client_version(bumps_epoch: bool) -> i16 {
+    if bumps_epoch { 2 } else { 0 }
+}
+
 impl Transactions {
     pub(in crate::coordinator) fn end(
         &mut self,
@@ -52,6 +60,7 @@ impl Transactions {
                 Ok(Ended::Already(Producer { id: value.producer_id, epoch: value.epoch }))
             }
             Decision::Prepare { is_empty } => {
+                check_client_version(client_version(end.bumps_epoch), effects)?;
                 let ticket = effects.ticket();
                 transaction.prepare(id, end, is_empty, ticket, effects)?;
                 Ok(Ended::Waits(ticket))
@@ -133,7 +142,7 @@ impl Transaction {
             last_update_ms: now_ms,
             start_ms: if is_empty { now_ms } else { old.start_ms },
             next_producer_id: -1,
-            client_version: if end.bumps_epoch { 2 } else { 0 },
+            client_version: client_version(end.bumps_epoch),
             ..old.clone()
         };
         let mut goes_on = Producer { id: old.producer_id, epoch: old.epoch };
@@ -170,7 +179,7 @@ impl Transaction {
         answer: Option<(Ticket, Result<Producer, ErrorCode>)>,
         effects: &mut Effects<'_>,
     ) {
-        let bumps_epoch = effects.settings.transactions.version >= 2;
+        let bumps_epoch = transaction_version(effects) >= 2;
         let old = &self.value;
         let epoch = match self.failed_fence && !bumps_epoch {
             true => old.epoch,
@@ -181,7 +190,7 @@ impl Transaction {
             epoch,
             last_epoch: -1,
             last_update_ms: effects.now.wall.as_millis(),
-            client_version: if bumps_epoch { 2 } else { 0 },
+            client_version: client_version(bumps_epoch),
             ..old.clone()
         };
         self.transition(id, value, FollowUp { answer, kind: WriteKind::Fence }, effects);
@@ -191,7 +200,7 @@ impl Transaction {
         match kind {
             WriteKind::Asked => self.pending = None,
             WriteKind::Fence => {
-                if effects.settings.transactions.version < 2 && !self.failed_fence {
+                if transaction_version(effects) < 2 && !self.failed_fence {
                     // What was in the record that failed; a second try must not go higher.
                     self.value.epoch = self.value.epoch.saturating_add(1);
                     self.failed_fence = true;

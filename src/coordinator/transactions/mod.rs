@@ -24,6 +24,7 @@ use std::sync::Arc;
 use super::runtime::{self, ShardState};
 use super::{CoordinatorKind, CoordinatorSettings, Ticket};
 use crate::base::{ErrorCode, Now, WallTime};
+use crate::controller::Feature;
 use crate::wire::records::BatchHeader;
 
 pub use end::{End, Ended};
@@ -109,7 +110,7 @@ impl Transaction {
         effects: &mut Effects<'_>,
     ) {
         self.pending = Some(value.state);
-        let flexible = effects.settings.transactions.version >= 1;
+        let flexible = transaction_version(effects) >= 1;
         let record = TransactionRecord { id: id.clone(), value: Some(value), flexible };
         effects.write(Write { records: vec![record], then: OnCommit::FollowUp(id.clone(), follow_up) });
     }
@@ -228,8 +229,8 @@ impl ShardState for Transactions {
                 && transaction.value.state.may_expire()
                 && transaction.value.last_update_ms <= last
         });
-        let flexible = settings.transactions.version >= 1;
-        idle.map(|(id, _)| TransactionRecord { id: id.clone(), value: None, flexible }).collect()
+        // A record without a value has no version of it.
+        idle.map(|(id, _)| TransactionRecord { id: id.clone(), value: None, flexible: true }).collect()
     }
 }
 
@@ -249,7 +250,24 @@ pub struct TransactionSettings {
     pub remove_expired_interval_ms: i64,
     /// `transaction.two.phase.commit.enable`.
     pub two_phase_commit: bool,
-    /// The level of the feature `transaction.version`: 1 writes records of version 1, 2 raises a fenced producer's epoch
-    /// as KIP-890's second part does.
-    pub version: i16,
+}
+
+/// The level of the feature `transaction.version`: 1 writes records of version 1, 2 raises a fenced producer's epoch as
+/// KIP-890's second part does. What producers may do is up to themselves, but for
+/// [`check_client_version`].
+fn transaction_version(effects: &Effects<'_>) -> i16 {
+    effects.controller.features().level(Feature::Transaction)
+}
+
+/// Whether what a client of this version of transactions asks for can be written: records of version 0 have no place for
+/// a client's version.
+///
+/// # Errors
+/// UNSUPPORTED_VERSION. Kafka leaves the transactional id in CONCURRENT_TRANSACTIONS for good then; here, nothing has
+/// happened to it.
+fn check_client_version(client_version: i16, effects: &Effects<'_>) -> Result<(), ErrorCode> {
+    match client_version > 0 && transaction_version(effects) == 0 {
+        true => Err(ErrorCode::UnsupportedVersion),
+        false => Ok(()),
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Effects, FollowUp, Producer, Transaction, TransactionState, TransactionValue, Transactions, WriteKind,
+    check_client_version,
 };
 use crate::base::ErrorCode;
 use crate::coordinator::Ticket;
@@ -33,6 +34,7 @@ impl Transactions {
         match transaction.check_add(&add) {
             Ok(true) => Ok(None),
             Ok(false) => {
+                check_client_version(add.client_version, effects)?;
                 let ticket = effects.ticket();
                 transaction.add(id, add, ticket, effects);
                 Ok(Some(ticket))
@@ -120,7 +122,10 @@ impl Transaction {
         {
             match self.check_add(&add) {
                 Ok(true) => effects.answer(ticket, Ok(add.producer)),
-                Ok(false) => self.add(id, add, ticket, effects),
+                Ok(false) => match check_client_version(add.client_version, effects) {
+                    Ok(()) => self.add(id, add, ticket, effects),
+                    Err(error) => effects.answer(ticket, Err(error)),
+                },
                 Err(error) => effects.answer(ticket, Err(error)),
             }
         }

@@ -195,7 +195,6 @@ fn what_is_asked_is_looked_at_first() {
         id_expiration_ms: 1_000,
         remove_expired_interval_ms: 1_000,
         two_phase_commit: false,
-        version: 2,
     };
     let init = Init {
         timeout_ms: 1_000,

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::base::{ErrorCode, TopicId};
+use crate::controller::{Controller, Feature};
 use crate::coordinator::records::Record;
 use crate::coordinator::records::consumer_groups::{
     ConsumerRecord, Content, CurrentAssignment, MemberMetadata, MemberState, Partitions, ResolvedRegex,
@@ -61,6 +62,13 @@ impl GroupError {
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         GroupError { code, message: message.into() }
     }
+}
+
+/// Whether members may speak the consumer protocol: `group.version` and `group.coordinator.rebalance.protocols` say so.
+pub fn is_protocol_enabled(controller: &Controller) -> bool {
+    let protocols = &controller.settings().groups.group_coordinator_rebalance_protocols;
+    controller.features().level(Feature::Group) >= 1
+        && protocols.iter().any(|protocol| protocol == "consumer")
 }
 
 impl From<ErrorCode> for GroupError {
