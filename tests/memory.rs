@@ -3,15 +3,18 @@
 mod counting;
 
 use bytes::{Bytes, BytesMut};
-use huld::api::{Connection, Endpoint, Preparer};
+use huld::api::{Connection, Endpoint, Preparer, encode};
 use huld::base::{ConnectionId, NodeId, Now};
 use huld::cluster::{Cluster, ClusterConfig, Command, Output};
 use huld::controller::NewTopic;
 use huld::wire::records::{BatchBuilder, BatchHeader};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::{FetchRequest, ProduceRequest, RequestHeader, TopicName};
-use kafka_protocol::protocol::{Encodable, Request, StrBytes};
+use kafka_protocol::messages::{
+    ConsumerGroupHeartbeatRequest, FetchRequest, FindCoordinatorRequest, GroupId, InitProducerIdRequest,
+    ProduceRequest, RequestHeader, ResponseHeader, TopicName, TransactionalId,
+};
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 
 fn cluster() -> Cluster {
     Cluster::new(ClusterConfig::default(), Now::at_millis(0)).unwrap()
@@ -122,4 +125,86 @@ fn a_fetch_that_waits_does_not_keep_its_frame_and_costs_little() {
     assert_eq!(cluster.waits(Now::at_millis(0)).len(), clients.len());
     let each = held as u64 / CLIENTS;
     assert!(each < 2048, "{each} bytes a wait");
+}
+
+/// The answer to a request that is answered at once.
+fn answer<R: Request>(cluster: &mut Cluster, id: ConnectionId, version: i16, request: &R) -> R::Response
+where
+    R::Response: Decodable + HeaderVersion,
+{
+    ask(cluster, id, frame(request, version));
+    let mut answer = None;
+    while let Some(output) = cluster.poll_output() {
+        if let Output::Reply(reply) = output {
+            let (mut buffer, mut parts) = (BytesMut::new(), Vec::new());
+            encode(&reply, &mut buffer, &mut parts).unwrap();
+            answer = Some(Bytes::from(parts.concat()));
+        }
+    }
+    let mut answer = answer.expect("an answer").split_off(4);
+    ResponseHeader::decode(&mut answer, R::Response::header_version(version)).unwrap();
+    R::Response::decode(&mut answer, version).unwrap()
+}
+
+fn find_coordinator(cluster: &mut Cluster, client: ConnectionId, key: &str, kind: i8) {
+    let key = StrBytes::from_string(key.to_owned());
+    let request = FindCoordinatorRequest::default().with_key(key).with_key_type(kind);
+    assert_eq!(answer(cluster, client, 3, &request).error_code, 0);
+}
+
+#[test]
+fn ten_thousand_members_of_one_group_cost_less_than_64_mib() {
+    const MEMBERS: i32 = 10_000;
+    let mut cluster = cluster();
+    create(&mut cluster, "t", 100);
+    let client = connect(&mut cluster, 1);
+    find_coordinator(&mut cluster, client, "g", 0);
+    let join = |at: i32| {
+        ConsumerGroupHeartbeatRequest::default()
+            .with_group_id(GroupId(StrBytes::from_static_str("g")))
+            .with_member_id(StrBytes::from_string(format!(
+                "{:032x}",
+                u128::from(at as u32) * 0x9E37_79B9_7F4A_7C15
+            )))
+            .with_rebalance_timeout_ms(60_000)
+            .with_topic_partitions(Some(Vec::new()))
+            .with_subscribed_topic_names(Some(vec![name("t")]))
+    };
+    let (_, held) = counting::measured(|| {
+        for at in 0..MEMBERS {
+            let joined = answer(&mut cluster, client, 1, &join(at));
+            assert_eq!((joined.error_code, joined.member_epoch), (0, at + 1));
+        }
+    });
+    assert!(held < 64 << 20, "{} KiB", held >> 10);
+    assert!(held > 4 << 20, "they are really there: {} KiB", held >> 10);
+    // Who lives on and says nothing new leaves nothing behind.
+    let beat = join(0).with_member_epoch(1).with_rebalance_timeout_ms(-1).with_topic_partitions(None);
+    let beat = beat.with_subscribed_topic_names(None);
+    answer(&mut cluster, client, 1, &beat);
+    let epoch = answer(&mut cluster, client, 1, &beat).member_epoch;
+    let (_, held) = counting::measured(|| {
+        for _ in 0..10_000 {
+            let answered = answer(&mut cluster, client, 1, &beat.clone().with_member_epoch(epoch));
+            assert_eq!((answered.error_code, answered.member_epoch), (0, epoch));
+        }
+    });
+    assert!(held < 1 << 20, "{} KiB", held >> 10);
+}
+
+#[test]
+fn ten_thousand_transactional_ids_cost_less_than_32_mib() {
+    let mut cluster = cluster();
+    let client = connect(&mut cluster, 1);
+    find_coordinator(&mut cluster, client, "id", 1);
+    let begin = |cluster: &mut Cluster, at: i32| {
+        let id = TransactionalId(StrBytes::from_string(format!("transactional-id-{at}")));
+        let request = InitProducerIdRequest::default()
+            .with_transactional_id(Some(id))
+            .with_transaction_timeout_ms(60_000);
+        assert_eq!(answer(cluster, client, 4, &request).error_code, 0);
+    };
+    let (_, held) = counting::measured(|| (0..10_000).for_each(|at| begin(&mut cluster, at)));
+    assert!(held < 32 << 20, "{} KiB", held >> 10);
+    assert!(held > 1 << 20, "they are really there: {} KiB", held >> 10);
 }

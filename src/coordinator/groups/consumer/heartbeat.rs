@@ -244,6 +244,7 @@ impl ConsumerGroup {
         let target = if epoch > self.target_epoch {
             let is_homogeneous = self.is_homogeneous_with(member, &updated);
             let target = self.new_target(epoch, &updated, is_homogeneous, controller);
+            self.uniform_target = target.uniform;
             records.extend(target.changes.into_iter().map(|content| self.record(content)));
             target.of_member
         } else {

@@ -20,6 +20,7 @@ mod classic_members;
 mod heartbeat;
 mod migration;
 mod reconciliation;
+mod shares;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,8 @@ use crate::coordinator::records::Record;
 use crate::coordinator::records::consumer_groups::{
     ConsumerRecord, Content, CurrentAssignment, MemberMetadata, MemberState, Partitions, ResolvedRegex,
 };
+use shares::Shares;
+use target::UniformTarget;
 use topics::TopicHashes;
 
 pub(super) use classic_members::ClassicJoin;
@@ -190,6 +193,10 @@ pub struct ConsumerGroup {
     topics_seen: Option<(u64, i32)>,
     /// Not in the log: hashes of subscribed topics, which are dear.
     topic_hashes: TopicHashes,
+    /// Not in the log: the sizes of the members' targets.
+    shares: Shares,
+    /// Not in the log: what the last target was computed from, if all shared alike in it.
+    uniform_target: Option<UniformTarget>,
 }
 
 impl ConsumerGroup {
@@ -213,6 +220,8 @@ impl ConsumerGroup {
             told_to_join: BTreeSet::new(),
             topics_seen: None,
             topic_hashes: TopicHashes::default(),
+            shares: Shares::default(),
+            uniform_target: None,
         }
     }
 
@@ -363,13 +372,16 @@ impl ConsumerGroup {
                 self.update(id, |member| member.metadata = metadata);
             }
             Content::Member(id, None) => {
+                self.shares.remove(id);
                 self.remove(id);
             }
             Content::TargetEpoch(epoch) => self.target_epoch = epoch.unwrap_or(-1),
             Content::Target(id, Some(partitions)) => {
+                self.shares.resize(id, Some(target::count(partitions)));
                 self.targets.insert(id.clone(), partitions.clone());
             }
             Content::Target(id, None) => {
+                self.shares.resize(id, None);
                 self.targets.remove(id);
             }
             Content::Current(id, Some(current)) => {
@@ -392,7 +404,11 @@ impl ConsumerGroup {
     }
 
     fn update(&mut self, id: &Arc<str>, change: impl FnOnce(&mut ConsumerMember)) {
-        let mut member = self.remove(id).unwrap_or_else(|| ConsumerMember::new(id.clone()));
+        let member = self.remove(id);
+        if member.is_none() {
+            self.shares.set(id, self.targets.get(id).map(target::count));
+        }
+        let mut member = member.unwrap_or_else(|| ConsumerMember::new(id.clone()));
         change(&mut member);
         self.insert(member);
     }

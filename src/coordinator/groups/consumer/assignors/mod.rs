@@ -2,7 +2,7 @@
 //! every partition of a subscribed topic to one subscriber. As in Kafka 4.1, none of them looks at racks.
 
 mod range;
-mod uniform;
+pub(super) mod uniform;
 mod uniform_mixed;
 
 use std::collections::{BTreeMap, BTreeSet};

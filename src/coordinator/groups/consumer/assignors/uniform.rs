@@ -10,25 +10,50 @@ pub(super) fn assign(spec: &Spec<'_>) -> Vec<Partitions> {
     let Some(first) = spec.members.first() else { return Vec::new() };
     let topics = &first.topics;
     let total: usize = topics.iter().map(|topic| count(spec, *topic) as usize).sum();
-    let quota = total / spec.members.len();
-    let mut odd = total % spec.members.len();
+    let mut quotas = Quotas::new(total, spec.members.len());
     let mut assignment = Vec::with_capacity(spec.members.len());
     let mut room = Vec::with_capacity(spec.members.len());
-    for (at, member) in spec.members.iter().enumerate() {
-        let most = quota + usize::from(odd > 0);
-        let kept = keep(spec, member, most);
+    for member in &spec.members {
+        let kept = keep(spec, member, quotas.most());
         let has: usize = kept.values().map(BTreeSet::len).sum();
-        let members_left = spec.members.len() - at;
-        // An odd one is not for a member that would have to be given it while enough others are to come that may have
-        // one already.
-        let spared = odd > 0 && has < most && members_left > odd;
-        let most = most - usize::from(spared);
-        odd -= usize::from(odd > 0 && !spared);
-        room.push(most.saturating_sub(has));
+        room.push(quotas.room(has));
         assignment.push(kept);
     }
     hand_out(spec, topics, &mut assignment, room);
     assignment
+}
+
+/// How many partitions each member may keep, and how many it is to be given, one member after the other.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Quotas {
+    quota: usize,
+    /// How many members may have one more.
+    odd: usize,
+    members_left: usize,
+}
+
+impl Quotas {
+    /// For this many partitions and members.
+    pub(in super::super) fn new(partitions: usize, members: usize) -> Self {
+        let divisor = members.max(1);
+        Quotas { quota: partitions / divisor, odd: partitions % divisor, members_left: members }
+    }
+
+    /// How many the next member may keep.
+    pub(in super::super) fn most(&self) -> usize {
+        self.quota + usize::from(self.odd > 0)
+    }
+
+    /// How many the next member is to be given, who keeps this many; then it is the turn of the one after it.
+    pub(in super::super) fn room(&mut self, keeps: usize) -> usize {
+        let most = self.most();
+        // An odd one is not for a member that would have to be given it while enough others are to come that may have
+        // one already.
+        let spared = self.odd > 0 && keeps < most && self.members_left > self.odd;
+        self.odd -= usize::from(self.odd > 0 && !spared);
+        self.members_left -= 1;
+        (most - usize::from(spared)).saturating_sub(keeps)
+    }
 }
 
 /// What a member keeps of what it had.
