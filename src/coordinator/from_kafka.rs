@@ -10,14 +10,25 @@ const OFFSETS: &str = include_str!("../../fixtures/consumer_offsets/batches.txt"
 /// Groups of the consumer protocol.
 const CONSUMER_GROUPS: &str = include_str!("../../fixtures/consumer_groups/batches.txt");
 
-/// All batches.
+/// Of transactions; a batch a line: topic, partition, hexadecimal bytes.
+const TRANSACTIONS: &str = include_str!("../../fixtures/transactions/batches.txt");
+
+/// All batches, but for those of transactions.
 pub(super) fn batches() -> impl Iterator<Item = Vec<u8>> {
-    let bytes = |line: &str| {
-        let hex = line.split_once(' ').unwrap().1;
-        let bytes = (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap());
-        bytes.collect::<Vec<u8>>()
-    };
     OFFSETS.lines().chain(CONSUMER_GROUPS.lines()).map(bytes)
+}
+
+/// Offsets that were committed in transactions.
+pub(super) fn transactional_offsets() -> impl Iterator<Item = Vec<u8>> {
+    let lines = TRANSACTIONS.lines().filter(|line| line.starts_with("__consumer_offsets "));
+    lines.map(bytes).filter(|batch| BatchView::new(batch).is_some_and(|view| !view.is_control()))
+}
+
+/// The batch of a line: what comes last.
+fn bytes(line: &str) -> Vec<u8> {
+    let hex = line.rsplit(' ').next().unwrap();
+    let bytes = (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap());
+    bytes.collect()
 }
 
 /// All records, in the order of the log within each partition.

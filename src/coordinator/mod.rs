@@ -513,7 +513,7 @@ impl Coordinators {
 #[cfg(test)]
 mod tests {
     use super::records::Record;
-    use super::runtime::{ShardState, StateRecord, batch, read};
+    use super::runtime::{ShardState, StateRecord, batch, in_transaction, read};
     use super::*;
     use crate::base::WallTime;
     use crate::wire::batch::{BatchView, HEADER_LEN};
@@ -558,6 +558,28 @@ mod tests {
         // The topics of a group are never written any more, only deleted.
         let missing: Vec<_> = all.filter(|kind| *kind != (4, true) && !kinds.contains_key(kind)).collect();
         assert!(missing.is_empty(), "not in what was recorded: {missing:?}");
+    }
+
+    /// Batches that are part of a transaction have its producer in their header, and no sequence.
+    #[test]
+    fn offsets_in_transactions_are_byte_for_byte_what_kafka_writes() {
+        let mut counts = Vec::new();
+        for theirs in from_kafka::transactional_offsets() {
+            let view = BatchView::new(&theirs).unwrap();
+            assert!(view.is_transactional());
+            let records: Vec<Record> = read(view, &theirs);
+            assert_eq!(records.len(), view.count() as usize, "every record is understood: {records:?}");
+            counts.push(records.len());
+            let producer = Producer { id: view.producer_id(), epoch: view.producer_epoch() };
+            let header = in_transaction(Groups::batch_header(), producer);
+            let ours = batch(&records, header, WallTime(view.max_timestamp()));
+            let mut ours = ours.unwrap().to_vec();
+            // The log stamps offset and epoch when it appends.
+            ours[..8].copy_from_slice(&theirs[..8]);
+            ours[12..16].copy_from_slice(&theirs[12..16]);
+            assert_eq!(ours, theirs, "{records:?}");
+        }
+        assert_eq!(counts, [1, 1, 2, 2, 2, 2], "by clients of both versions, of one partition and of two");
     }
 
     #[test]

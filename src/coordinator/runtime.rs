@@ -660,7 +660,7 @@ fn append<S: ShardState>(
 }
 
 /// The header of a batch that is part of a producer's transaction. There is no sequence to it: it stays 0.
-fn in_transaction(header: BatchHeader, producer: Producer) -> BatchHeader {
+pub(super) fn in_transaction(header: BatchHeader, producer: Producer) -> BatchHeader {
     BatchHeader { is_transactional: true, producer_id: producer.id, producer_epoch: producer.epoch, ..header }
 }
 
