@@ -20,13 +20,13 @@ use super::*;
 use crate::base::ErrorCode;
 
 pub(super) const JOIN: i16 = 9;
-const SESSION_MS: i32 = 6_000;
+pub(super) const SESSION_MS: i32 = 6_000;
 
 pub(super) fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }
 
-fn group() -> GroupId {
+pub(super) fn group() -> GroupId {
     GroupId(StrBytes::from_static_str("g"))
 }
 
@@ -58,7 +58,7 @@ pub(super) fn join(member: &str, instance: Option<&str>) -> JoinGroupRequest {
         ])
 }
 
-fn sync(member: &str, generation: i32, assignments: &[(&str, &'static [u8])]) -> SyncGroupRequest {
+pub(super) fn sync(member: &str, generation: i32, assignments: &[(&str, &'static [u8])]) -> SyncGroupRequest {
     let assignments = assignments.iter().map(|(member, bytes)| {
         SyncGroupRequestAssignment::default()
             .with_member_id(text(member))
@@ -82,7 +82,7 @@ pub(super) fn heartbeat(world: &mut World, client: ConnectionId, member: &str, g
 }
 
 /// A new dynamic member's id, by the way of KIP-394.
-fn new_member(world: &mut World, client: ConnectionId) -> String {
+pub(super) fn new_member(world: &mut World, client: ConnectionId) -> String {
     let response: JoinGroupResponse = world.ask(client, JOIN, &join("", None));
     assert_eq!(response.error_code, ErrorCode::MemberIdRequired.code());
     assert!(response.member_id.starts_with("tester-"));
@@ -114,7 +114,7 @@ pub(super) fn pair(world: &mut World) -> [(ConnectionId, String); 2] {
     [(a, first), (b, second)]
 }
 
-fn state(world: &mut World) -> String {
+pub(super) fn state(world: &mut World) -> String {
     let client = world.connect();
     let request = DescribeGroupsRequest::default().with_groups(vec![group()]);
     world.ask(client, 5, &request).groups[0].group_state.to_string()
@@ -235,7 +235,7 @@ fn a_static_member_comes_back_without_a_rebalance() {
     assert_eq!(world.ask(client, 4, &fenced).error_code, ErrorCode::FencedInstanceId.code());
 }
 
-fn commit(member: &str, generation: i32, offset: i64) -> OffsetCommitRequest {
+pub(super) fn commit(member: &str, generation: i32, offset: i64) -> OffsetCommitRequest {
     OffsetCommitRequest::default()
         .with_group_id(group())
         .with_generation_id_or_member_epoch(generation)

@@ -3,6 +3,8 @@
 
 mod admin;
 mod answers;
+mod bad_input;
+mod classic_groups;
 mod configs;
 mod consumer_groups;
 mod coordinators;
@@ -10,6 +12,7 @@ mod features;
 mod fetching;
 mod followers;
 mod group_commits;
+mod group_failover;
 mod group_load;
 mod group_migration;
 mod groups;
@@ -24,6 +27,7 @@ mod stalls;
 mod telemetry;
 mod topics;
 mod transaction_offsets;
+mod transaction_scenarios;
 mod transactions;
 mod transactions_over_brokers;
 mod vanishing;
