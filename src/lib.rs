@@ -107,7 +107,8 @@
 //!    encode its reply ([`api::encode()`]) and writes it. The records in the Fetch's answer are slices of the log's own
 //!    chunks, not copies (a few hundred bytes excepted, which are copied sooner than shared).
 //!
-//! If the consumer closes its connection instead, [`cluster::Cluster::handle_closed`] takes its wait out.
+//! If the consumer's connection breaks instead, [`cluster::Cluster::handle_closed`] takes its wait out. One that it closes
+//! without a word may have closed its sending half alone: as in Kafka, its wait goes on until it is answered.
 //!
 //! # Reading order
 //!

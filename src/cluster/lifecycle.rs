@@ -136,6 +136,7 @@ impl Cluster {
                 Some(Event::Request(connection, prepared)) => {
                     self.take_request(now, at, connection, prepared)
                 }
+                Some(Event::SendingEnded(connection)) => self.take_sending_ended(at, connection),
                 Some(Event::Closed(connection)) => self.take_closed(now, at, connection),
                 Some(Event::Message(envelope)) => self.take_message(now, at, envelope),
             }
@@ -177,6 +178,7 @@ impl Cluster {
         ours.sort();
         for connection in ours {
             self.connections.remove(&connection);
+            self.sending_ended.remove(&connection);
             self.waits.remove(&connection);
             self.replies.forget(connection);
             self.replies.push(Output::Close { connection, reason: BROKER_DOWN });

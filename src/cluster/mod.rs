@@ -1,7 +1,8 @@
 //! The whole cluster as one value: things go in through `handle_*`, come out through `poll_*`, and nothing inside
 //! reads a clock, draws from the system's randomness, spawns, locks or touches a socket.
 //!
-//! - [`Cluster::handle_opened`], [`Cluster::handle_request`], [`Cluster::handle_closed`]: what clients do.
+//! - [`Cluster::handle_opened`], [`Cluster::handle_request`], [`Cluster::handle_sending_ended`], [`Cluster::handle_closed`]:
+//!   what clients do.
 //! - [`Cluster::handle_command`]: what the process or its user asks.
 //! - [`Cluster::handle_timeout`]: to be called when [`Cluster::poll_timeout`] says so.
 //! - [`Cluster::poll_output`]: to be called until it has nothing more, after each of the above.
@@ -23,7 +24,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::api::{self, Answer, Broker, Caller, Connection, Context, Key, NOBODY, Parts, Peer, Prepared};
 use crate::base::entropy::Entropy;
@@ -128,6 +129,9 @@ pub enum Output {
 /// Why connections to a broker that is down are closed: nothing that anybody must hear of.
 pub const BROKER_DOWN: &str = "its broker is down";
 
+/// Why connections are closed whose client sends no more while a rule holds its request: nothing to hear of either.
+pub const CLIENT_GONE: &str = "its client is gone";
+
 /// The most brokers that one cluster has.
 pub const MAX_BROKERS: u32 = 64;
 
@@ -165,6 +169,8 @@ pub struct Cluster {
     links: Links,
     pool: ChunkPool,
     connections: FxHashMap<ConnectionId, Connection>,
+    /// Those of them whose clients send no more.
+    sending_ended: FxHashSet<ConnectionId>,
     /// The wait of each connection that has one: a connection has one request at a time.
     waits: FxHashMap<ConnectionId, WaitId>,
     replies: Replies,
@@ -216,6 +222,7 @@ impl Cluster {
             links: Links::new(config.link_delay),
             pool: ChunkPool::new(config.log_memory_bytes),
             connections: FxHashMap::default(),
+            sending_ended: FxHashSet::default(),
             waits: FxHashMap::default(),
             replies: Replies::default(),
             faults: Faults::new(config.fault_limits),
@@ -297,6 +304,27 @@ impl Cluster {
         }
     }
 
+    /// A client has ended its sending half while its request waits; it may still read. Or it has closed the connection,
+    /// which can't be told from it. As in Kafka it is answered in either case, but for a request that a rule holds: that
+    /// goes with the client, since the end of a hold may be far and nothing else would end it.
+    pub fn handle_sending_ended(&mut self, id: ConnectionId) {
+        let Some(at) = self.node_of(id) else { return };
+        if let Some(events) = self.nodes[at].backlog() {
+            events.push_back(Event::SendingEnded(id));
+            return;
+        }
+        self.take_sending_ended(at, id);
+    }
+
+    /// A broker notices that a client sends no more.
+    fn take_sending_ended(&mut self, at: usize, id: ConnectionId) {
+        self.sending_ended.insert(id);
+        let wait = self.waits.get(&id).and_then(|wait| self.nodes[at].purgatory.get(*wait));
+        if wait.is_some_and(|parked| parked.wait.hold().is_some()) {
+            self.replies.push(Output::Close { connection: id, reason: CLIENT_GONE });
+        }
+    }
+
     /// A client has gone, and whatever it waited for with it.
     pub fn handle_closed(&mut self, now: Now, id: ConnectionId) {
         let Some(at) = self.node_of(id) else { return };
@@ -310,6 +338,7 @@ impl Cluster {
     /// A broker notices that a client has gone.
     fn take_closed(&mut self, now: Now, at: usize, id: ConnectionId) {
         self.connections.remove(&id);
+        self.sending_ended.remove(&id);
         self.replies.forget(id);
         self.nodes[at].broker.telemetry.forget(id);
         let Some(wait) = self.waits.remove(&id) else { return };

@@ -61,6 +61,7 @@ pub(super) enum Life {
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     Request(ConnectionId, Prepared),
+    SendingEnded(ConnectionId),
     Closed(ConnectionId),
     Message(Envelope),
 }

@@ -2,7 +2,7 @@
 
 use super::command::{CommandError, Done};
 use super::replies::Due;
-use super::{Cluster, WaitDescription};
+use super::{CLIENT_GONE, Cluster, Output, WaitDescription};
 use crate::api::{self, Caller, Held, HeldWait, Kind, NOBODY, Operation, Request, RequestSubject, Wait};
 use crate::base::{Instant, NodeId, Now, PartitionKey};
 use crate::controller::ControllerError;
@@ -217,6 +217,9 @@ impl Cluster {
     }
 
     fn park_held(&mut self, now: Now, at: usize, caller: &Caller, rule: faults::Held, held: Held) {
+        if self.sending_ended.contains(&caller.connection) {
+            self.replies.push(Output::Close { connection: caller.connection, reason: CLIENT_GONE });
+        }
         let deadline = rule.time_limit.map_or(Instant::NEVER, |limit| now.instant + limit);
         let waiter = Waiter { owner: caller.connection, since: now.instant, deadline };
         let api = api::entry(rule.api).map_or("", |entry| entry.name);

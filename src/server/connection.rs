@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::driver::{Handle, Turn};
-use super::hangup::hung_up;
+use super::hangup::{Parting, broken, parting};
 use super::mailbox::{Delivery, Ending};
 use crate::api::Reply;
 use crate::session::{MAX_SLICES, Next, Session, SessionLimits, Violation};
@@ -147,24 +147,32 @@ impl Connection {
         if count == 0 { Err(End::Client { early: session.is_within_frame() }) } else { Ok(()) }
     }
 
-    /// Waits for the reply to a request that is parked. A client that goes meanwhile ends the wait; so does one that
-    /// only closes its sending half, which can't be told from it.
+    /// Waits for the reply to a request that is parked. A connection that breaks meanwhile ends the wait. One that the
+    /// client has closed, or its sending half alone, which can't be told apart, does not: as in Kafka the answer is
+    /// written for whom it may concern. Such a one no longer counts as busy, so that it is closed when it has been idle
+    /// for long.
     async fn wait(&mut self) -> Result<Reply, End> {
         let Connection { stream, session, handle, .. } = self;
         session.release();
         let mailbox = handle.mailbox();
         mailbox.note_waiting();
-        let mut hung_up = pin!(hung_up(stream));
+        let mut gone = pin!(async {
+            if parting(stream).await == Parting::SendingEnded {
+                mailbox.note_active(handle.driver().clock().instant());
+                handle.sending_ended();
+                broken(stream).await;
+            }
+        });
         let delivery = poll_fn(|context| match mailbox.poll_delivery(context) {
             Poll::Ready(delivery) => Poll::Ready(Some(delivery)),
-            Poll::Pending => hung_up.as_mut().poll(context).map(|()| None),
+            Poll::Pending => gone.as_mut().poll(context).map(|()| None),
         })
         .await;
         mailbox.note_active(handle.driver().clock().instant());
         match delivery {
             Some(Delivery::Reply(reply)) => Ok(reply),
+            Some(Delivery::End(Ending::ClientGone)) | None => Err(End::Client { early: true }),
             Some(Delivery::End(ending)) => Err(End::Ours(ending)),
-            None => Err(End::Client { early: true }),
         }
     }
 

@@ -28,7 +28,7 @@ use super::lock;
 use super::mailbox::{Delivery, Ending, Mailbox};
 use crate::api::{Connection, Prepared, Reply};
 use crate::base::{ConnectionId, Instant, NodeId, Now};
-use crate::cluster::{BROKER_DOWN, BrokerState, Cluster, Command, CommandError, Done, Output};
+use crate::cluster::{BROKER_DOWN, BrokerState, CLIENT_GONE, Cluster, Command, CommandError, Done, Output};
 
 /// What became of a request.
 #[derive(Debug)]
@@ -307,6 +307,9 @@ impl Driver {
                 Output::Close { connection, reason: BROKER_DOWN } => {
                     (connection, Delivery::End(Ending::BrokerDown))
                 }
+                Output::Close { connection, reason: CLIENT_GONE } => {
+                    (connection, Delivery::End(Ending::ClientGone))
+                }
                 Output::Close { connection, reason } => (connection, Delivery::End(Ending::Refused(reason))),
                 Output::BrokerDown(node) => {
                     self.change_door(DoorChange::Close(node));
@@ -381,6 +384,12 @@ impl Handle {
             Some(Delivery::End(ending)) => Turn::End(ending),
             None => Turn::Parked,
         }
+    }
+
+    /// Tells the cluster that the client sends no more.
+    pub(crate) fn sending_ended(&self) {
+        let id = self.id;
+        self.driver.call(None, |cluster, _| cluster.handle_sending_ended(id));
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) enum Ending {
     Idle,
     /// Its broker is down.
     BrokerDown,
+    /// The client sends no more, and what it asked is held.
+    ClientGone,
     /// The cluster wants it, for this reason.
     Refused(&'static str),
     /// A handler panicked.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::base::ConnectionId;
+use crate::faults::{HoldPoint, HoldRule};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -312,15 +313,70 @@ fn a_parked_fetch_is_answered_when_its_time_is_up_and_not_before() {
 }
 
 #[test]
-fn a_client_that_goes_takes_its_waits_with_it() {
+fn a_connection_that_breaks_takes_its_waits_with_it() {
     let broker = start_with_topic();
     for pipelined in [&[][..], &api_versions(2)] {
         let mut stream = parked(&broker, i32::MAX);
         stream.write_all(pipelined).unwrap();
         assert_eq!(broker.driver().parked(), 1);
-        drop(stream);
+        reset(stream);
         wait_for_open(&broker, 0);
         assert_eq!(broker.driver().parked(), 0);
+    }
+}
+
+#[test]
+fn a_client_that_sends_no_more_may_break_off_later() {
+    let broker = start_with_topic();
+    let stream = parked(&broker, i32::MAX);
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    reset(stream);
+    wait_for_open(&broker, 0);
+    assert_eq!(broker.driver().parked(), 0);
+}
+
+/// Closes a connection so that the other side gets an error.
+fn reset(stream: TcpStream) {
+    socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+}
+
+#[test]
+fn what_waits_is_answered_to_a_client_that_sends_no_more() {
+    let broker = start_with_topic();
+    let began = Instant::now();
+    let mut stream = connect(broker.address());
+    stream.write_all(&[fetch("waits", 1, 200), fetch("waits", 2, 100)].concat()).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(response(&mut stream).0, 1);
+    assert!(began.elapsed() >= Duration::from_millis(200));
+    assert_eq!(response(&mut stream).0, 2);
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert_closed(&mut stream);
+}
+
+#[test]
+fn a_client_that_sends_no_more_is_idle_though_its_request_waits() {
+    let options = BrokerOptions::default().with_topic("waits", 1);
+    let broker = Broker::start(options.with_setting("connections.max.idle.ms", "500").unwrap()).unwrap();
+    drop(parked(&broker, i32::MAX));
+    wait_for_open(&broker, 0);
+    assert_eq!(broker.driver().parked(), 0);
+}
+
+#[test]
+fn a_client_that_sends_no_more_takes_what_is_held_with_it() {
+    for point in [HoldPoint::BeforeApply, HoldPoint::AfterApply] {
+        let broker = start_with_topic();
+        let fetches = HoldRule { api: Some(1), ..HoldRule::new(point) };
+        broker.command(Command::AddHold(fetches)).unwrap();
+        // Is held at once or once it has waited; in either case its client has sent its last by then, or does so now.
+        for wait_ms in [0, 200] {
+            let mut stream = parked(&broker, wait_ms);
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            assert_closed(&mut stream);
+            wait_for_open(&broker, 0);
+            assert_eq!(broker.driver().parked(), 0);
+        }
     }
 }
 
