@@ -318,7 +318,10 @@ impl World {
                 Output::Close { connection, .. } => {
                     self.lose(connection);
                 }
-                Output::BrokerDown(_) | Output::BrokerUp(_) | Output::BrokerRemoved(_) => {}
+                Output::BrokerDown(_)
+                | Output::BrokerUp(_)
+                | Output::BrokerRemoved(_)
+                | Output::Configured(..) => {}
             }
         }
     }

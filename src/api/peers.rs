@@ -9,6 +9,7 @@ use super::inquiries::{self, Inquiry, Outcomes};
 use super::transaction_markers;
 use super::waits::{Key, Wait};
 use crate::base::{ConnectionId, ErrorCode, NodeId};
+use crate::controller::configs::BrokerSettings;
 use crate::controller::{AlterPartition, Change, Heartbeat, HeartbeatReply, Partition, Registration};
 use crate::coordinator::transactions::{Markers, MarkersWritten};
 use crate::purgatory::Purgatory;
@@ -67,6 +68,17 @@ pub(crate) enum PeerMessage {
 }
 
 impl PeerMessage {
+    /// The settings of `broker` that this brings, if it brings any.
+    pub(crate) fn settings_of(&self, broker: NodeId) -> Option<&Arc<BrokerSettings>> {
+        let (PeerMessage::Changes { changes, .. } | PeerMessage::Registered { changes, .. }) = self else {
+            return None;
+        };
+        changes.iter().rev().find_map(|change| match change {
+            Change::Settings(settings) => Some(settings.of(broker)),
+            _ => None,
+        })
+    }
+
     /// What whoever sent this to `to` gets back if nobody is there to receive it, as when a connection is refused or
     /// breaks; none if nobody waits for an answer.
     pub(crate) fn undelivered(&self, to: NodeId) -> Option<PeerMessage> {

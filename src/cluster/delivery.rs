@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::links::Envelope;
 use super::node::Event;
-use super::{BrokerState, CONTROLLER, Cluster, Party};
+use super::{BrokerState, CONTROLLER, Cluster, Output, Party};
 use crate::api::{self, Key, Outgoing, Peer, PeerMessage};
 use crate::base::{NodeId, Now};
 use crate::controller::{Change, Registration};
@@ -61,6 +61,10 @@ impl Cluster {
 
     /// A broker takes a message.
     pub(super) fn take_message(&mut self, now: Now, at: usize, envelope: Envelope) {
+        let id = self.nodes[at].id();
+        if let Some(settings) = envelope.message.settings_of(id) {
+            self.replies.push(Output::Configured(id, settings.clone()));
+        }
         let (purgatory, mut parts, ..) = self.lend(at, now);
         api::handle_message(&mut parts, purgatory, envelope.from, envelope.message);
         if self.nodes[at].broker.membership.may_go() {

@@ -30,7 +30,7 @@ use crate::api::{self, Answer, Broker, Caller, Connection, Context, Key, NOBODY,
 use crate::base::entropy::Entropy;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::{ConnectionId, Instant, NodeId, Now};
-use crate::controller::configs::{BrokerConfigs, ConfigError, Overrides, Resource};
+use crate::controller::configs::{BrokerConfigs, BrokerSettings, ConfigError, Overrides, Resource};
 use crate::controller::{BrokerRegistration, Controller, ListenerEndpoint};
 use crate::coordinator::{Storage, TimerChange, TimerKey};
 use crate::faults::{FaultLimits, Faults, HoldId};
@@ -124,6 +124,8 @@ pub enum Output {
     BrokerRemoved(NodeId),
     /// A broker that was down runs again: its listeners must take connections.
     BrokerUp(NodeId),
+    /// A broker has taken on settings, which may be new.
+    Configured(NodeId, Arc<BrokerSettings>),
 }
 
 /// Why connections to a broker that is down are closed: nothing that anybody must hear of.

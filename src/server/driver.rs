@@ -26,6 +26,7 @@ use super::clock::{Clock, ClusterClock, Pace};
 use super::doors::{AddBrokerError, DoorChange, NewBroker};
 use super::lock;
 use super::mailbox::{Delivery, Ending, Mailbox};
+use super::quotas::ConnectionQuotas;
 use crate::api::{Connection, Prepared, Reply};
 use crate::base::{ConnectionId, Instant, NodeId, Now};
 use crate::cluster::{BROKER_DOWN, BrokerState, CLIENT_GONE, Cluster, Command, CommandError, Done, Output};
@@ -55,6 +56,7 @@ pub(crate) struct Driver {
     stopping: AtomicBool,
     panics: AtomicU64,
     doors: mpsc::UnboundedSender<DoorChange>,
+    quotas: Arc<ConnectionQuotas>,
 }
 
 #[derive(Debug)]
@@ -71,6 +73,7 @@ struct Core {
 #[derive(Debug)]
 struct Entry {
     id: ConnectionId,
+    node: NodeId,
     mailbox: Arc<Mailbox>,
 }
 
@@ -86,6 +89,10 @@ impl Driver {
         let deadline = cluster.poll_timeout().and_then(|deadline| steered.on_machine(deadline));
         let armed = deadline.map_or(u64::MAX, Instant::as_nanos);
         let wanted = Instant::ZERO;
+        let quotas = Arc::new(ConnectionQuotas::default());
+        for (node, _) in cluster.brokers() {
+            quotas.set(node, &cluster.controller().settings_of(node).connections);
+        }
         Driver {
             core: Mutex::new(Core { cluster, clock: steered, wanted, connections: Slab::new(), opened: 0 }),
             clock,
@@ -96,6 +103,7 @@ impl Driver {
             stopping: AtomicBool::new(false),
             panics: AtomicU64::new(0),
             doors,
+            quotas,
         }
     }
 
@@ -113,6 +121,11 @@ impl Driver {
     #[cfg(test)]
     pub(super) fn parked(&self) -> usize {
         self.look(|cluster, now| cluster.waits(now).len())
+    }
+
+    /// How many connections there may be.
+    pub(crate) fn quotas(&self) -> &Arc<ConnectionQuotas> {
+        &self.quotas
     }
 
     /// Connections that are open.
@@ -134,7 +147,7 @@ impl Driver {
         let place = core.connections.vacant_entry();
         let key = u32::try_from(place.key()).unwrap_or(u32::MAX);
         let id = ConnectionId(u64::from(generation) << 32 | u64::from(key));
-        place.insert(Entry { id, mailbox: mailbox.clone() });
+        place.insert(Entry { id, node: connection.node, mailbox: mailbox.clone() });
         self.open.fetch_add(1, Ordering::Relaxed);
         drop(core);
         self.call(None, |cluster, now| cluster.handle_opened(now, id, connection));
@@ -323,6 +336,11 @@ impl Driver {
                     self.change_door(DoorChange::Open(node));
                     continue;
                 }
+                Output::Configured(node, settings) => {
+                    let excess = self.quotas.set(node, &settings.connections);
+                    woken.extend(end_quietest(connections, node, excess));
+                    continue;
+                }
             };
             if Some(connection) == own && mine.is_none() {
                 mine = Some(delivery);
@@ -349,6 +367,18 @@ impl Driver {
 fn find(connections: &Slab<Entry>, id: ConnectionId) -> Option<&Arc<Mailbox>> {
     let key = usize::try_from(id.0 & u64::from(u32::MAX)).ok()?;
     connections.get(key).filter(|entry| entry.id == id).map(|entry| &entry.mailbox)
+}
+
+/// Ends those of a broker's connections that have done nothing for longest (`Processor.closeExcessConnections`).
+fn end_quietest(connections: &Slab<Entry>, node: NodeId, count: usize) -> Vec<Waker> {
+    if count == 0 {
+        return Vec::new();
+    }
+    let mut entries: Vec<&Entry> =
+        connections.iter().map(|(_, entry)| entry).filter(|entry| entry.node == node).collect();
+    entries.sort_by_key(|entry| (entry.mailbox.active(), entry.id));
+    let ended = entries.into_iter().take(count);
+    ended.filter_map(|entry| entry.mailbox.deliver(Delivery::End(Ending::Excess))).collect()
 }
 
 fn end_all(mailboxes: Vec<Arc<Mailbox>>, ending: Ending) {

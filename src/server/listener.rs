@@ -2,18 +2,17 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdListener, ToSocketAddrs};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::connection::{Connection, End};
 use super::driver::Driver;
-use super::lock;
 use super::mailbox::Ending;
 use super::options::{ConnectionLimits, StartError};
+use super::quotas::{Place, TooManyFromAddress};
 use super::refusals::{self, Refusals};
 use crate::api::{self, Endpoint};
 use crate::base::NodeId;
@@ -187,54 +186,11 @@ pub(crate) struct Shared {
     pub(crate) driver: Arc<Driver>,
     pub(crate) limits: ConnectionLimits,
     pub(crate) refusals: Refusals,
-    /// Connections by the client's address; kept only where they are limited.
-    by_address: Mutex<FxHashMap<IpAddr, usize>>,
 }
 
 impl Shared {
     pub(crate) fn new(driver: Arc<Driver>, limits: ConnectionLimits) -> Self {
-        Shared { driver, limits, refusals: Refusals::default(), by_address: Mutex::default() }
-    }
-
-    /// Waits until another connection may be served.
-    async fn room(&self) {
-        loop {
-            let closed = self.driver.connection_closed();
-            if self.driver.open_connections() < self.limits.max_connections {
-                return;
-            }
-            closed.await;
-        }
-    }
-
-    /// A place for a connection from `address`; none if it has as many as it may.
-    fn place(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
-        if self.limits.max_connections_per_address == usize::MAX {
-            return Some(Place(None));
-        }
-        let mut by_address = lock(&self.by_address);
-        let count = by_address.entry(address).or_default();
-        if *count >= self.limits.max_connections_per_address {
-            return None;
-        }
-        *count += 1;
-        Some(Place(Some((self.clone(), address))))
-    }
-}
-
-/// A connection that counts for its client's address until this is dropped.
-struct Place(Option<(Arc<Shared>, IpAddr)>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let Some((shared, address)) = &self.0 else { return };
-        let mut by_address = lock(&shared.by_address);
-        if let Some(count) = by_address.get_mut(address) {
-            *count -= 1;
-            if *count == 0 {
-                by_address.remove(address);
-            }
-        }
+        Shared { driver, limits, refusals: Refusals::default() }
     }
 }
 
@@ -257,8 +213,9 @@ impl Acceptor {
             match self.socket.accept().await {
                 Ok((stream, peer)) => {
                     pause = FIRST_PAUSE;
-                    self.shared.room().await;
-                    self.serve(stream, peer);
+                    let quotas = self.shared.driver.quotas();
+                    let place = quotas.place(self.node, &self.name, peer.ip().to_canonical()).await;
+                    self.serve(stream, peer, place);
                 }
                 Err(error) if is_of_one_client(&error) => {}
                 Err(error) => {
@@ -272,12 +229,12 @@ impl Acceptor {
         }
     }
 
-    fn serve(&self, stream: TcpStream, peer: SocketAddr) {
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, place: Result<Place, TooManyFromAddress>) {
         let shared = self.shared.clone();
         let name = self.name.clone();
-        let Some(place) = shared.place(peer.ip().to_canonical()) else {
+        let Ok(place) = place else {
             let now = shared.driver.clock().instant();
-            let why = "its address has as many connections as max.connections.per.ip allows";
+            let why = "its address has as many connections as max.connections.per.ip or its overrides allow";
             shared.refusals.note(now, &name, &peer.to_string(), "max.connections.per.ip", &why);
             return;
         };

@@ -15,6 +15,8 @@ pub(crate) enum Ending {
     Shutdown,
     /// Nothing came for longer than `connections.max.idle.ms`.
     Idle,
+    /// Its broker has more connections than `max.connections` allows by now.
+    Excess,
     /// Its broker is down.
     BrokerDown,
     /// The client sends no more, and what it asked is held.

@@ -16,6 +16,7 @@ mod machine;
 mod mailbox;
 mod options;
 mod plan;
+mod quotas;
 mod refusals;
 #[cfg(test)]
 mod tests;

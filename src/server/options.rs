@@ -117,15 +117,11 @@ fn random_seed() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-/// Bounds of a broker's connections.
+/// Bounds of a broker's connections, but for their number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionLimits {
     /// Bounds of each one's requests.
     pub(crate) session: SessionLimits,
-    /// Kafka's `max.connections`: further ones wait to be served until one closes.
-    pub(crate) max_connections: usize,
-    /// Kafka's `max.connections.per.ip`: further ones are closed at once.
-    pub(crate) max_connections_per_address: usize,
     /// Kafka's `connections.max.idle.ms`: how long a connection may be quiet, give or take a sixteenth. One whose
     /// request waits isn't quiet.
     pub(crate) max_idle: Option<Duration>,
@@ -139,8 +135,6 @@ impl ConnectionLimits {
                 max_frame_bytes: network.socket_request_max_bytes,
                 prepare: PrepareLimits { max_decompressed_bytes: settings.huld.max_decompressed_bytes },
             },
-            max_connections: network.max_connections,
-            max_connections_per_address: network.max_connections_per_ip,
             max_idle: network.connections_max_idle_ms.map(Duration::from_millis),
         }
     }

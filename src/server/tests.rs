@@ -218,6 +218,77 @@ fn connections_above_the_limit_of_their_address_are_closed() {
     assert_alive(&mut connect(broker.address()), 3);
 }
 
+/// Changes one config of broker 1, and returns the error's number.
+fn alter(stream: &mut TcpStream, key: &str, value: &str) -> i16 {
+    let string = |text: &str| [&(text.len() as i16).to_be_bytes(), text.as_bytes()].concat();
+    let mut body = Vec::new();
+    body.extend(1i32.to_be_bytes());
+    body.push(4);
+    body.extend(string("1"));
+    body.extend(1i32.to_be_bytes());
+    body.extend(string(key));
+    body.push(0);
+    body.extend(string(value));
+    body.push(0);
+    stream.write_all(&request(44, 0, 1, &body)).unwrap();
+    let (_, answer) = response(stream);
+    // Throttle time and the number of resources come before it.
+    i16::from_be_bytes([answer[8], answer[9]])
+}
+
+#[test]
+fn a_limit_that_is_raised_lets_those_in_who_wait_and_one_that_is_lowered_closes_the_quietest() {
+    let broker = start(&[("max.connections", "1")]);
+    let mut first = connect(broker.address());
+    assert_alive(&mut first, 1);
+    let mut second = connect(broker.address());
+    second.write_all(&api_versions(2)).unwrap();
+    second.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    assert_eq!(second.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "nobody answers yet");
+    second.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(alter(&mut first, "max.connections", "3"), 0);
+    assert_eq!(response(&mut second).0, 2);
+    let mut third = connect(broker.address());
+    assert_alive(&mut third, 3);
+    assert_eq!(alter(&mut first, "max.connections", "2"), 0);
+    assert_closed(&mut second);
+    assert_alive(&mut third, 4);
+    assert_alive(&mut first, 5);
+}
+
+#[test]
+fn limits_of_addresses_and_listeners_act_at_once() {
+    let broker = start(&[]);
+    let mut first = connect(broker.address());
+    assert_alive(&mut first, 1);
+    assert_eq!(alter(&mut first, "max.connections.per.ip", "1"), 0);
+    assert_closed(&mut connect(broker.address()));
+    assert_eq!(alter(&mut first, "max.connections.per.ip.overrides", "127.0.0.1:2,::1:0"), 0);
+    let mut second = connect(broker.address());
+    assert_alive(&mut second, 2);
+    assert_closed(&mut connect(broker.address()));
+    assert_eq!(alter(&mut first, "max.connections.per.ip.overrides", "127.0.0.1:two"), 42);
+    assert_eq!(alter(&mut first, "max.connections.per.ip.overrides", "127.0.0.1:9"), 0);
+    assert_eq!(alter(&mut first, "listener.name.plaintext.max.connections", "2"), 0);
+    let mut third = connect(broker.address());
+    third.write_all(&api_versions(3)).unwrap();
+    third.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    assert_eq!(third.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "it waits for a place");
+    third.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(alter(&mut first, "listener.name.plaintext.max.connections", "3"), 0);
+    assert_eq!(response(&mut third).0, 3);
+}
+
+#[test]
+fn each_broker_counts_its_own_connections() {
+    let options = BrokerOptions::default().with_brokers(2).with_setting("max.connections", "1").unwrap();
+    let broker = Broker::start(options).unwrap();
+    let mut streams: Vec<TcpStream> = broker.addresses().iter().map(|address| connect(*address)).collect();
+    for (at, stream) in streams.iter_mut().enumerate() {
+        assert_alive(stream, at as i32);
+    }
+}
+
 #[test]
 fn dropping_the_broker_closes_its_connections() {
     let broker = start(&[]);

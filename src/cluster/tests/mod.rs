@@ -178,7 +178,10 @@ impl World {
                     }
                 }
                 Output::Close { connection, .. } => self.closed.push(connection),
-                Output::BrokerDown(_) | Output::BrokerUp(_) | Output::BrokerRemoved(_) => {}
+                Output::BrokerDown(_)
+                | Output::BrokerUp(_)
+                | Output::BrokerRemoved(_)
+                | Output::Configured(..) => {}
             }
         }
     }

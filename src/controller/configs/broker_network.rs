@@ -31,8 +31,9 @@ keys! { NETWORK_KEYS;
         "How many connections the broker has at most.";
     "max.connections.per.ip": Int = Some("2147483647"), AtLeast(0), Medium, ClusterWide, Acts =>
         "How many connections the broker has at most from one address.";
-    "max.connections.per.ip.overrides": String = Some(""), Any, Medium, ClusterWide, Stored =>
-        "Other limits than max.connections.per.ip for named addresses, as host:count pairs.";
+    "max.connections.per.ip.overrides": String = Some(""), Any, Medium, ClusterWide, Acts =>
+        "Other limits than max.connections.per.ip for some addresses, as host:count pairs; hosts are \
+         numbers or localhost, other names limit nothing.";
     "max.incremental.fetch.session.cache.slots": Int = Some("1000"), AtLeast(0), Medium, ReadOnly, Acts =>
         "How many fetch sessions are kept.";
     "max.request.partition.size.limit": Int = Some("2000"), AtLeast(1), Medium, ReadOnly, Acts =>
@@ -54,12 +55,12 @@ keys! { NETWORK_KEYS;
         "The longest wait for a connection that the broker opens.";
     "socket.connection.setup.timeout.ms": Long = Some("10000"), Any, Medium, ReadOnly, Stored =>
         "The first wait for a connection that the broker opens.";
-    "socket.listen.backlog.size": Int = Some("50"), AtLeast(1), Medium, ReadOnly, Acts =>
+    "socket.listen.backlog.size": Int = Some("50"), AtLeast(1), Medium, ReadOnly, Stored =>
         "How many connections may wait to be accepted.";
-    "socket.receive.buffer.bytes": Int = Some("102400"), Any, High, ReadOnly, Acts =>
+    "socket.receive.buffer.bytes": Int = Some("102400"), Any, High, ReadOnly, Stored =>
         "The receive buffer of client sockets; -1 leaves it to the system.";
     "socket.request.max.bytes": Int = Some("104857600"), AtLeast(1), High, ReadOnly, Acts =>
         "The largest request; a larger one closes the connection.";
-    "socket.send.buffer.bytes": Int = Some("102400"), Any, High, ReadOnly, Acts =>
+    "socket.send.buffer.bytes": Int = Some("102400"), Any, High, ReadOnly, Stored =>
         "The send buffer of client sockets; -1 leaves it to the system.";
 }

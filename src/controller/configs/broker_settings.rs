@@ -1,5 +1,6 @@
 //! What a broker's configs amount to, typed: the keys that huld's features act on.
 
+use super::connection_settings::ConnectionSettings;
 use super::key::Key;
 use super::layers::BrokerConfigs;
 use super::listeners::{Endpoint, ListenHost, Listener, listeners};
@@ -17,7 +18,9 @@ pub struct BrokerSettings {
     pub rack: Option<String>,
     /// Where clients are served; at least one. With nothing set, `localhost:9092`.
     pub listeners: Vec<Listener>,
-    /// Connections and requests.
+    /// How many connections there may be.
+    pub connections: ConnectionSettings,
+    /// Connections and requests otherwise.
     pub network: NetworkSettings,
     /// Creation and deletion of topics.
     pub topics: TopicSettings,
@@ -69,15 +72,7 @@ part! {
     NetworkSettings {
         /// None: never closed.
         connections_max_idle_ms: Option<u64> = "connections.max.idle.ms";
-        max_connections: usize = "max.connections";
-        max_connections_per_ip: usize = "max.connections.per.ip";
         socket_request_max_bytes: usize = "socket.request.max.bytes";
-        /// None: the system's choice.
-        socket_receive_buffer_bytes: Option<u32> = "socket.receive.buffer.bytes";
-        /// None: the system's choice.
-        socket_send_buffer_bytes: Option<u32> = "socket.send.buffer.bytes";
-        socket_listen_backlog_size: u32 = "socket.listen.backlog.size";
-        queued_max_requests: usize = "queued.max.requests";
         fetch_max_bytes: u32 = "fetch.max.bytes";
         max_incremental_fetch_session_cache_slots: usize = "max.incremental.fetch.session.cache.slots";
         max_request_partition_size_limit: usize = "max.request.partition.size.limit";
@@ -245,6 +240,7 @@ impl BrokerSettings {
             node_id: node_id(configs)?,
             rack: read(configs, "broker.rack"),
             listeners,
+            connections: ConnectionSettings::resolve(configs)?,
             network: NetworkSettings::resolve(configs),
             topics: TopicSettings::resolve(configs),
             producers: ProducerSettings::resolve(configs),
@@ -270,6 +266,7 @@ impl Default for BrokerSettings {
             node_id: NodeId(1),
             rack: None,
             listeners: vec![default_listener()],
+            connections: ConnectionSettings::default(),
             network: NetworkSettings::default(),
             topics: TopicSettings::default(),
             producers: ProducerSettings::default(),
@@ -370,14 +367,6 @@ fn check_topic_defaults(configs: &BrokerConfigs) -> Result<(), ConfigError> {
             return Err(ConfigError::InvalidValue { key: name.to_owned(), value, allowed });
         }
     }
-    let settings = NetworkSettings::resolve(configs);
-    if settings.max_connections_per_ip == 0 && set_in("max.connections.per.ip.overrides").is_none() {
-        return Err(ConfigError::InvalidValue {
-            key: "max.connections.per.ip".to_owned(),
-            value: "0".to_owned(),
-            allowed: "at least 1 where max.connections.per.ip.overrides is not set".to_owned(),
-        });
-    }
     Ok(())
 }
 
@@ -386,7 +375,7 @@ fn check_topic_defaults(configs: &BrokerConfigs) -> Result<(), ConfigError> {
 /// # Panics
 /// If the tables have no such key or no value of this type for it. That is a mistake in this file, and every
 /// `BrokerSettings` that is ever made runs into it.
-fn read<T: FromValue>(configs: &BrokerConfigs, name: &str) -> T {
+pub(super) fn read<T: FromValue>(configs: &BrokerConfigs, name: &str) -> T {
     Resource::Broker
         .key(name)
         .and_then(|key: &'static Key| T::from_value(configs.value(key)))
@@ -443,7 +432,6 @@ mod tests {
             assert!(error.starts_with(&format!("{key}={value}: the value must be")), "{error}");
         }
         assert!(resolve(&[("log.retention.ms", "-5")]).is_ok());
-        assert!(resolve(&[("max.connections.per.ip", "0")]).is_err());
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod broker_network;
 mod broker_operations;
 mod broker_security;
 mod broker_settings;
+mod connection_settings;
 mod describe;
 mod group_keys;
 mod huld_keys;
@@ -33,6 +34,7 @@ pub use broker_settings::{
     ProducerSettings, ReplicationSettings, ShareGroupSettings, StreamsGroupSettings, TopicSettings,
     TransactionSettings,
 };
+pub use connection_settings::ConnectionSettings;
 pub use describe::{
     DescribedConfig, DescribedSynonym, describe_broker, describe_broker_defaults, describe_created_topic,
     describe_plain, describe_topic,
