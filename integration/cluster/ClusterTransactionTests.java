@@ -53,16 +53,19 @@ final class ClusterTransactionTests {
 
     World() throws Exception {}
 
-    /** Writes so many values more, in turn to all partitions. */
-    void feed(int count) throws Exception {
+    /** Writes a round of values, in turn to all partitions, and has one that works on them pause at this step. */
+    void feed(Pipeline.Step step, Pipeline pauses) throws Exception {
+      // Before there is anything to read, or it might be through with it.
+      pauses.pauseAt(step);
       List<Future<RecordMetadata>> sent = new ArrayList<>();
-      for (int i = 0; i < count; i++, fed++) {
+      for (int i = 0; i < ROUND; i++, fed++) {
         byte[] value = Integer.toString(fed).getBytes();
         sent.add(source.send(new ProducerRecord<>(from, fed % PARTITIONS, null, value)));
       }
       for (Future<RecordMetadata> one : sent) {
         one.get();
       }
+      pauses.untilPaused();
     }
 
     void untilAllCommitted(Pipeline... pipelines) throws Exception {
@@ -123,8 +126,7 @@ final class ClusterTransactionTests {
         Pipeline one = inConsumerGroup(world, "one");
         Pipeline other = inConsumerGroup(world, "other")) {
       share(one, other);
-      world.feed(ROUND);
-      one.pause(Pipeline.Step.SENT);
+      world.feed(Pipeline.Step.SENT, one);
       int coordinator = world.coordinatorOf(world.group + "-one");
       three.steering.kill(coordinator);
       one.resume();
@@ -135,8 +137,7 @@ final class ClusterTransactionTests {
       List<Pipeline.Step> steps = List.of(Pipeline.Step.BEGUN, Pipeline.Step.SENT, Pipeline.Step.OFFSETS_SENT,
           Pipeline.Step.OFFSETS_SENT);
       for (int round = 0; round < steps.size(); round++) {
-        world.feed(ROUND);
-        one.pause(steps.get(round));
+        world.feed(steps.get(round), one);
         int victim = switch (round) {
           case 0 -> ThreeBrokers.leader(world.admin, world.from);
           case 1 -> ThreeBrokers.leader(world.admin, world.to);
@@ -174,8 +175,7 @@ final class ClusterTransactionTests {
       try {
         share(one, other);
         for (Pipeline.Step step : Pipeline.Step.values()) {
-          world.feed(ROUND);
-          one.pause(step);
+          world.feed(step, one);
           one.drop();
           if (step == Pipeline.Step.OFFSETS_SENT) {
             three.crash(world.coordinatorOf(world.group + "-one"));
@@ -185,9 +185,8 @@ final class ClusterTransactionTests {
         }
         world.untilInSync();
         for (Pipeline.Step step : List.of(Pipeline.Step.SENT, Pipeline.Step.OFFSETS_SENT)) {
-          world.feed(ROUND);
+          world.feed(step, one);
           try (Pipeline zombie = one) {
-            zombie.pause(step);
             one = inStaticGroup(world, "one");
             world.untilAllCommitted(one, other);
             zombie.resume();

@@ -175,10 +175,14 @@ final class Pipeline implements AutoCloseable {
     waitUntil(() -> owned == partitions, partitions + " partitions");
   }
 
-  /** Has the next transaction that comes to this step wait there, and returns once it does. */
-  synchronized void pause(Step step) throws Exception {
+  /** Has the next transaction that comes to this step wait there, until it is resumed. */
+  synchronized void pauseAt(Step step) {
     pauseAt = step;
-    waitUntil(() -> paused, "a transaction that is " + step);
+  }
+
+  /** Waits until a transaction has come to where it is to pause. */
+  synchronized void untilPaused() throws Exception {
+    waitUntil(() -> paused, "a transaction that is " + pauseAt);
   }
 
   private void waitUntil(BooleanSupplier holds, String what) throws Exception {

@@ -233,15 +233,21 @@ func (r *committedReader) note(record *kgo.Record) error {
 // is finished or dropped. An error that franz-go says ends a session gives it
 // a new one, as its documentation has it.
 type pipeline struct {
-	pauses  chan chan struct{} // Whoever sends here has a transaction wait, before its end, until the channel is closed.
+	pauses  chan pause // What is sent here has a transaction wait before its end.
 	stop    chan struct{}
 	dropped bool
 	done    chan struct{}
 	failed  error
 }
 
+// pause says when a transaction has come to where it waits, and is told when
+// it may go on.
+type pause struct {
+	reached, resume chan struct{}
+}
+
 func startPipeline(w *world, name string) *pipeline {
-	p := &pipeline{pauses: make(chan chan struct{}), stop: make(chan struct{}), done: make(chan struct{})}
+	p := &pipeline{pauses: make(chan pause, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		for sessions := 0; sessions < 10; sessions++ {
@@ -299,8 +305,9 @@ func (p *pipeline) transform(w *world, session *kgo.GroupTransactSession, record
 		end = kgo.TryAbort
 	}
 	select {
-	case resume := <-p.pauses:
-		<-resume
+	case pause := <-p.pauses:
+		close(pause.reached)
+		<-pause.resume
 	default:
 	}
 	if p.dropped {
@@ -312,24 +319,29 @@ func (p *pipeline) transform(w *world, session *kgo.GroupTransactSession, record
 	return nil
 }
 
-// pause has the next transaction wait before its end, and gives what lets it
-// go on once it is closed.
-func (p *pipeline) pause(ctx context.Context) (chan struct{}, error) {
-	resume := make(chan struct{})
+// paused has the next transaction wait before its end, and feeds the world
+// meanwhile; closing what it gives lets it go on.
+func (p *pipeline) paused(w *world) (chan struct{}, error) {
+	asked := pause{reached: make(chan struct{}), resume: make(chan struct{})}
+	// Before there is anything to read, or it might be through with it.
+	p.pauses <- asked
+	if err := w.feed(); err != nil {
+		return nil, err
+	}
 	select {
-	case p.pauses <- resume:
-		return resume, nil
+	case <-asked.reached:
+		return asked.resume, nil
 	case <-p.done:
 		return nil, fmt.Errorf("a client has ended: %w", p.failed)
-	case <-ctx.Done():
+	case <-w.ctx.Done():
 		return nil, errors.New("no transaction came in time")
 	}
 }
 
 // drop ends it in the middle of its transaction, as a process ends that is
 // killed.
-func (p *pipeline) drop(ctx context.Context) error {
-	resume, err := p.pause(ctx)
+func (p *pipeline) drop(w *world) error {
+	resume, err := p.paused(w)
 	if err != nil {
 		return err
 	}
@@ -375,10 +387,7 @@ func exactlyOnce(ctx context.Context, steering *steering) error {
 			return errors.Join(err, w.crash(broker))
 		},
 	} {
-		if err := w.feed(); err != nil {
-			return err
-		}
-		resume, err := one.pause(ctx)
+		resume, err := one.paused(w)
 		if err != nil {
 			return err
 		}
@@ -395,7 +404,7 @@ func exactlyOnce(ctx context.Context, steering *steering) error {
 			return err
 		}
 	}
-	if err := errors.Join(w.feed(), one.drop(ctx)); err != nil {
+	if err := one.drop(w); err != nil {
 		return err
 	}
 	one = startPipeline(w, "one")

@@ -459,40 +459,48 @@ def share(*programs):
         program.until("half of the partitions", lambda line: line == f"owns {World.PARTITIONS // 2}")
 
 
-def pause(program, step):
-    """Has the next transaction that comes to this step wait there."""
-    program.process.stdin.write(f"{step}\n".encode())
-    program.process.stdin.flush()
-    program.until(f"a transaction at {step}", lambda line: line == f"at {step}")
+def pause(world, step, *programs):
+    """Writes a round of values, and has a transaction of each of these programs wait at this step."""
+    for program in programs:
+        tell(program, step)
+    world.feed()
+    for program in programs:
+        program.until(f"a transaction at {step}", lambda line: line == f"at {step}")
 
 
-def resume(program):
-    program.process.stdin.write(b"\n")
+def resume(*programs):
+    for program in programs:
+        tell(program, "")
+
+
+def tell(program, line):
+    program.process.stdin.write(f"{line}\n".encode())
     program.process.stdin.flush()
 
 
 @test(limit_s=150)
 def exactly_once_while_brokers_die():
-    """Members of the consumer protocol; the leaders of what a transaction touches die, each in the middle of one."""
+    """Members of the consumer protocol; leaders of what a transaction touches die, each in the middle of one."""
     with Steering() as steering, World() as world:
         programs = one, other = [world.start(name, group_protocol="consumer") for name in ("one", "other")]
         share(one, other)
-        for step, victim in [("sent", lambda: world.coordinator_of("one")),
-                             ("offsets-sent", lambda: describe(world.group).coordinator.id),
+        pause(world, "sent", one)
+        # A producer of librdkafka waits until the coordinator of the group that it knows is back, whoever has taken over.
+        group = describe(world.group).coordinator.id
+        dead = next(broker for broker in (world.coordinator_of("one"), 1, 2) if broker != group)
+        steering.kill(dead)
+        resume(one)
+        # Without it at first, until others lead in its place.
+        world.reader.until(world.fed, *programs)
+        steering.back(dead)
+        world.until_in_sync()
+        for step, victim in [("offsets-sent", lambda: describe(world.group).coordinator.id),
+                             ("sent", lambda: world.coordinator_of("other")),
                              ("begun", lambda: leader(world.target))]:
-            world.feed()
-            pause(one, step)
-            broker = victim()
-            if step == "sent":
-                steering.kill(broker)
-                resume(one)
-                # Without it at first, until others lead in its place.
-                world.reader.until(world.fed, *programs)
-                steering.back(broker)
-            else:
-                steering.crash(broker)
-                resume(one)
-                world.reader.until(world.fed, *programs)
+            pause(world, step, *programs)
+            steering.crash(victim())
+            resume(*programs)
+            world.reader.until(world.fed, *programs)
             world.until_in_sync()
         world.check_all(*programs)
 
@@ -506,17 +514,16 @@ def exactly_once_while_clients_are_killed():
         one = world.start("one", group_instance_id="one", **classic)
         share(one, other)
         for step in ("begun", "sent", "offsets-sent"):
-            world.feed()
-            pause(one, step)
+            pause(world, step, one, other)
             one.process.kill()
             one.process.wait()
             if step == "offsets-sent":
                 steering.crash(world.coordinator_of("one"))
+            resume(other)
             one = world.start("one", group_instance_id="one", **classic)
             world.reader.until(world.fed, one, other)
         world.until_in_sync()
-        world.feed()
-        pause(one, "sent")
+        pause(world, "sent", one)
         zombie, one = one, world.start("one", group_instance_id="one", **classic)
         world.reader.until(world.fed, one, other)
         resume(zombie)

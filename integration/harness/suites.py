@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 SUITE_LIMIT_S = 480
@@ -146,10 +147,14 @@ class Lanes:
         self.stopped = False
         self.lock = threading.Lock()
 
-    def run(self, names, lanes):
-        """Runs all of them; when it is interrupted, it ends those that run."""
-        with ThreadPoolExecutor(lanes) as pool:
-            done = [pool.submit(self.run_one, name) for name in names]
+    def run(self, *groups):
+        """Runs all suites of all groups, each of which is names and how many of them run at a time; when it is interrupted,
+        it ends those that run."""
+        with ExitStack() as pools:
+            done = []
+            for names, lanes in groups:
+                pool = pools.enter_context(ThreadPoolExecutor(lanes))
+                done += [pool.submit(self.run_one, name) for name in names]
             try:
                 for each in done:
                     each.result()
