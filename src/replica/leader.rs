@@ -91,7 +91,20 @@ impl Follower {
 #[derive(Clone, Debug)]
 struct Proposal {
     request: AlterPartition,
-    sent: Instant,
+    /// Since when it waits for an answer; none once it is refused for good. What the controller says of the partition next
+    /// ends it.
+    sent: Option<Instant>,
+}
+
+/// What comes of an answer to a proposal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Settled {
+    /// There is no proposal any more.
+    Done,
+    /// It stays until the controller says what the partition is like.
+    Stays,
+    /// It is to be sent again.
+    Again,
 }
 
 impl Followers {
@@ -126,6 +139,13 @@ impl Followers {
             } else {
                 Follower { caught_up, broker: follower.broker, ..Follower::new(follower.id) }
             };
+        }
+    }
+
+    /// Forgets what the followers have.
+    pub(super) fn forget_offsets(&mut self) {
+        for follower in &mut self.followers {
+            *follower = Follower { broker: follower.broker, ..Follower::new(follower.id) };
         }
     }
 
@@ -271,7 +291,7 @@ impl Replica {
             // A leader that was elected uncleanly has nothing to do before it has recovered.
             recovery: LeaderRecovery::Recovered,
         };
-        followers.proposal = Some(Proposal { request: request.clone(), sent: now });
+        followers.proposal = Some(Proposal { request: request.clone(), sent: Some(now) });
         Some(request)
     }
 
@@ -280,8 +300,8 @@ impl Replica {
         let log_end = self.log.log_end_offset();
         let followers = self.followers.as_mut()?;
         if let Some(proposal) = &mut followers.proposal {
-            let is_late = now.saturating_since(proposal.sent) >= PROPOSAL_TIMEOUT;
-            return is_late.then(|| proposal.again(now));
+            let is_late = |sent: Instant| now.saturating_since(sent) >= PROPOSAL_TIMEOUT;
+            return proposal.sent.is_some_and(is_late).then(|| proposal.again(brokers, now));
         }
         let lagging = followers.out_of_sync(&self.in_sync, brokers.this, log_end, now);
         if lagging.is_empty() {
@@ -292,53 +312,51 @@ impl Replica {
         self.propose(&isr, brokers, now)
     }
 
-    /// The controller's answer to a proposal; whether it is to be sent again.
-    fn note_answer(
-        &mut self,
-        request: &AlterPartition,
-        answer: Result<Partition, ErrorCode>,
-    ) -> (bool, bool) {
-        const FINAL: (bool, bool) = (false, false);
-        let Some(followers) = &mut self.followers else { return FINAL };
-        let is_pending = followers.proposal.as_ref().is_some_and(|proposal| proposal.request == *request);
-        if !is_pending {
-            return FINAL;
-        }
+    /// The controller's answer to a proposal. (Kafka's `Partition.handleAlterPartitionUpdate` and
+    /// `handleAlterPartitionError`.)
+    fn note_answer(&mut self, request: &AlterPartition, answer: Result<Partition, ErrorCode>) -> Settled {
+        let (leader_epoch, partition_epoch) = (self.leader_epoch, self.partition_epoch);
+        let Some(followers) = &mut self.followers else { return Settled::Stays };
+        let Some(proposal) = followers.proposal.as_mut().filter(|proposal| proposal.request == *request)
+        else {
+            return Settled::Stays;
+        };
+        let is_old = |partition: &Partition| {
+            partition.leader_epoch != leader_epoch || partition.partition_epoch < partition_epoch
+        };
         match answer {
-            // What the metadata says next will tell.
-            Ok(partition)
-                if partition.leader_epoch != self.leader_epoch
-                    || partition.partition_epoch < self.partition_epoch =>
-            {
-                FINAL
-            }
-            Ok(partition) => {
+            Ok(partition) if !is_old(&partition) => {
                 followers.proposal = None;
                 self.in_sync = partition.isr;
                 self.partition_epoch = partition.partition_epoch;
-                (true, false)
+                Settled::Done
             }
             Err(ErrorCode::OperationNotAttempted | ErrorCode::IneligibleReplica) => {
                 followers.proposal = None;
-                (true, false)
+                Settled::Done
             }
-            Err(
+            Ok(_)
+            | Err(
                 ErrorCode::UnknownTopicOrPartition
                 | ErrorCode::UnknownTopicId
                 | ErrorCode::FencedLeaderEpoch
                 | ErrorCode::InvalidUpdateVersion
                 | ErrorCode::InvalidRequest
                 | ErrorCode::NewLeaderElected,
-            ) => FINAL,
-            Err(_) => (false, true),
+            ) => {
+                proposal.sent = None;
+                Settled::Stays
+            }
+            Err(_) => Settled::Again,
         }
     }
 }
 
 impl Proposal {
-    /// The same again.
-    fn again(&mut self, now: Instant) -> AlterPartition {
-        self.sent = now;
+    /// The same again, from this broker as it is registered now.
+    fn again(&mut self, brokers: &Brokers, now: Instant) -> AlterPartition {
+        self.sent = Some(now);
+        self.request.broker_epoch = brokers.own_epoch();
         self.request.clone()
     }
 }
@@ -392,11 +410,11 @@ impl Replicas {
         now: Now,
     ) -> Moved {
         let Some(replica) = self.by_key.get_mut(&request.key) else { return Moved::default() };
-        let (committed, again) = replica.note_answer(request, answer);
-        if again {
+        let settled = replica.note_answer(request, answer);
+        if settled == Settled::Again {
             self.retries.insert((now.instant + PROPOSAL_BACKOFF, request.key));
         }
-        let high_watermark = committed && replica.advance_high_watermark(now.instant);
+        let high_watermark = settled == Settled::Done && replica.advance_high_watermark(now.instant);
         Moved { high_watermark, ..Moved::default() }
     }
 
@@ -413,7 +431,9 @@ impl Replicas {
     pub(super) fn propose_again(&mut self, key: PartitionKey, now: Instant) {
         let followers = self.by_key.get_mut(&key).and_then(|replica| replica.followers.as_mut());
         let proposal = followers.and_then(|followers| followers.proposal.as_mut());
-        self.outgoing.extend(proposal.map(|proposal| Outgoing::AlterPartition(proposal.again(now))));
+        let proposal = proposal.filter(|proposal| proposal.sent.is_some());
+        let again = proposal.map(|proposal| Outgoing::AlterPartition(proposal.again(&self.brokers, now)));
+        self.outgoing.extend(again);
     }
 }
 

@@ -320,10 +320,16 @@ impl Replica {
             return Moved::default();
         }
         let new_epoch = partition.leader_epoch > self.leader_epoch;
+        let missed_epochs = partition.leader_epoch > self.leader_epoch.saturating_add(1);
         self.partition_epoch = partition.partition_epoch;
         self.leader_epoch = self.leader_epoch.max(partition.leader_epoch);
         self.replicas = partition.replicas.len();
         if partition.leader == Some(brokers.this) {
+            if missed_epochs && let Some(followers) = &mut self.followers {
+                // Another may have led meanwhile, whom the followers followed: what they had is not what they have. (Kafka
+                // keeps what it knows, and may count what isn't there any more.)
+                followers.forget_offsets();
+            }
             self.lead(partition, new_epoch, brokers, now)
         } else {
             self.follow(partition.leader, new_epoch, pool)

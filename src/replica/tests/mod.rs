@@ -3,6 +3,8 @@
 mod fetching;
 mod in_sync;
 mod model;
+mod proposals;
+mod roles;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -348,6 +350,22 @@ fn first_partition(replicas: &[i32]) -> Partition {
         leader_epoch: 0,
         partition_epoch: 0,
         recovery: LeaderRecovery::Recovered,
+    }
+}
+
+/// A fetch of a broker that holds everything below `offset`, in the first leader epoch.
+pub(super) fn fetch_of(replica: i32, offset: i64) -> FollowerFetch {
+    FollowerFetch {
+        key: KEY,
+        replica: node(replica),
+        broker_epoch: 1,
+        leader_epoch: 0,
+        offset,
+        last_fetched_epoch: -1,
+        log_start_offset: 0,
+        max_bytes: 1 << 20,
+        max_wait: Duration::from_millis(500),
+        sequence: 0,
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use super::*;
 
@@ -278,15 +279,18 @@ impl World {
     }
 }
 
+/// The same cases each time: a run of the whole suite must not fail by chance. More of them, with other seeds, are for
+/// whoever changes replication: `PROPTEST_CASES=5000 PROPTEST_RNG_SEED=2`.
+fn same_each_time() -> ProptestConfig {
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    match config.rng_seed {
+        RngSeed::Random => ProptestConfig { rng_seed: RngSeed::Fixed(1), ..config },
+        RngSeed::Fixed(_) => config,
+    }
+}
+
 proptest! {
-    // The same cases each time: a run of the whole suite must not fail by chance. More of them, with other seeds, are for
-    // whoever changes replication.
-    #![proptest_config(ProptestConfig {
-        cases: 300,
-        rng_seed: proptest::test_runner::RngSeed::Fixed(1),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(same_each_time())]
 
     #[test]
     fn what_was_committed_stays_and_all_logs_become_the_same(steps in prop::collection::vec(step(), 1..150)) {
@@ -294,6 +298,50 @@ proptest! {
         for step in &steps {
             trial.take(step);
         }
+        trial.settle();
+    }
+}
+
+/// Inputs that once failed: a leader that is one again had not heard of the one in between, and took for replicated what
+/// its followers had before they followed that one.
+#[test]
+fn a_leader_may_have_missed_another() {
+    use Step::*;
+    let first = [
+        Elect { pick: 1 },
+        Tell { broker: 2 },
+        Restart { broker: 3, loses_tail: false },
+        Append { broker: 2, count: 1 },
+        Tell { broker: 3 },
+        Elect { pick: 2 },
+        Append { broker: 1, count: 1 },
+        Heal,
+        Deliver { count: 4 },
+        Tell { broker: 1 },
+        Tell { broker: 3 },
+        Deliver { count: 7 },
+        Restart { broker: 1, loses_tail: false },
+        Tell { broker: 2 },
+        Elect { pick: 1 },
+    ];
+    let second = [
+        Elect { pick: 1 },
+        Tell { broker: 2 },
+        Append { broker: 1, count: 1 },
+        Deliver { count: 3 },
+        Cut { broker: 1 },
+        Tell { broker: 3 },
+        Heal,
+        Deliver { count: 2 },
+        Restart { broker: 2, loses_tail: false },
+        Append { broker: 1, count: 1 },
+        Heal,
+        Tell { broker: 1 },
+        Elect { pick: 1 },
+    ];
+    for steps in [&first[..], &second] {
+        let mut trial = Trial::new();
+        steps.iter().for_each(|step| trial.take(step));
         trial.settle();
     }
 }
