@@ -2,7 +2,8 @@
 //! (KIP-848).
 //!
 //! A group that isn't there, or is a classic one, is GROUP_ID_NOT_FOUND; the empty name is INVALID_GROUP_ID; all are
-//! UNSUPPORTED_VERSION where the consumer protocol is off. Version 1 tells which protocol each member speaks (KIP-1099).
+//! UNSUPPORTED_VERSION where the consumer protocol is off. What is told is committed. Version 1 tells which protocol each
+//! member speaks (KIP-1099).
 
 use kafka_protocol::messages::consumer_group_describe_response::{
     Assignment, DescribedGroup, Member, TopicPartitions,
@@ -70,7 +71,8 @@ fn find<'a>(context: &'a Context<'_>, id: &GroupId) -> Result<&'a ConsumerGroup,
     if id.is_empty() {
         return Err(failed(ErrorCode::InvalidGroupId, None));
     }
-    let groups = context.parts.broker.coordinators.groups_for(id).map_err(|error| failed(error, None))?;
+    let groups = context.parts.broker.coordinators.committed_groups_for(id);
+    let groups = groups.map_err(|error| failed(error, None))?;
     groups.consumer(id).ok_or_else(|| {
         let message = format!("There is no consumer group '{}'.", id.as_str());
         failed(ErrorCode::GroupIdNotFound, Some(message))

@@ -2,7 +2,7 @@
 //!
 //! A group that isn't there is Dead without an error up to v5, and GROUP_ID_NOT_FOUND from v6 on (KIP-1043); the empty
 //! name is one as any other. Protocol and subscriptions are told of stable groups alone, while a member's last assignment
-//! is told at any time. Versions: 3 has what the client may do (KIP-430), unless there is an error; 4 static members
+//! is told at any time. A group is there once that is committed. Versions: 3 has what the client may do (KIP-430), unless there is an error; 4 static members
 //! (KIP-345).
 
 use kafka_protocol::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
@@ -33,7 +33,7 @@ impl Api for DescribeGroups {
         let rows = request.groups.iter().map(|id| {
             let operations =
                 authorized_operations::on_group(version >= 3 && request.include_authorized_operations);
-            let row = match context.parts.broker.coordinators.groups_for(id) {
+            let row = match context.parts.broker.coordinators.committed_groups_for(id) {
                 Err(error) => failed(id, error),
                 Ok(groups) => match groups.classic(id).filter(|group| group.state() != ClassicState::Dead) {
                     Some(group) => row(group, version),

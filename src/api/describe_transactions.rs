@@ -1,6 +1,6 @@
 //! DescribeTransactions (65), version 0: how transactions stand (KIP-664).
 //!
-//! An unknown id is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST.
+//! An unknown id is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST. A change is told of once it is committed.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::{Answer, Api, Context, Refusal, names, prepare::Preparation};
 use crate::base::ErrorCode;
-use crate::coordinator::transactions::Transaction;
+use crate::coordinator::transactions::TransactionValue;
 
 pub(crate) struct DescribeTransactions;
 
@@ -37,7 +37,7 @@ impl Api for DescribeTransactions {
     ) -> Answer<DescribeTransactionsResponse> {
         let rows = request.transactional_ids.iter().map(|id| {
             let row = match find(context, id) {
-                Ok(transaction) => row(transaction),
+                Ok(value) => row(value),
                 Err(error) => TransactionState::default().with_error_code(error.code()),
             };
             row.with_transactional_id(id.clone())
@@ -46,16 +46,15 @@ impl Api for DescribeTransactions {
     }
 }
 
-fn find<'a>(context: &'a Context<'_>, id: &str) -> Result<&'a Transaction, ErrorCode> {
+fn find<'a>(context: &'a Context<'_>, id: &str) -> Result<&'a TransactionValue, ErrorCode> {
     if id.is_empty() {
         return Err(ErrorCode::InvalidRequest);
     }
-    let transactions = context.parts.broker.coordinators.transactions_for(id)?;
-    transactions.transaction(id).ok_or(ErrorCode::TransactionalIdNotFound)
+    let transaction = context.parts.broker.coordinators.committed_transaction(id)?;
+    transaction.ok_or(ErrorCode::TransactionalIdNotFound)
 }
 
-fn row(transaction: &Transaction) -> TransactionState {
-    let value = &transaction.value;
+fn row(value: &TransactionValue) -> TransactionState {
     let mut topics: IndexMap<&Arc<str>, Vec<i32>, FxBuildHasher> = IndexMap::default();
     for (topic, index) in &value.partitions {
         topics.entry(topic).or_default().push(*index);

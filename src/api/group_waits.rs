@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kafka_protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
 use kafka_protocol::messages::{
     DeleteGroupsResponse, HeartbeatResponse, LeaveGroupResponse, OffsetCommitResponse, OffsetDeleteResponse,
 };
 
 use super::context::{Context, Parts};
 use super::waits::{Key, Kind, Operation, Wait};
-use super::{Answer, AnyResponse, consumer_group_heartbeat, join_group, sync_group};
+use super::{Answer, AnyResponse, consumer_group_heartbeat, join_group, offset_fetch, sync_group};
 use crate::base::{ErrorCode, Instant};
 use crate::coordinator::Ticket;
 use crate::coordinator::groups::GroupReply;
@@ -44,6 +45,11 @@ pub(crate) enum GroupResponse {
     DeleteGroups(DeleteGroupsResponse),
     Heartbeat(HeartbeatResponse),
     Leave(LeaveGroupResponse),
+    /// Complete, but for groups of which what is told isn't committed.
+    OffsetFetch {
+        version: i16,
+        groups: Vec<OffsetFetchResponseGroup>,
+    },
 }
 
 /// Answers at once if all tickets are answered; else parks the request until they are, or until `deadline`.
@@ -143,6 +149,11 @@ impl GroupResponse {
                     }
                 }
             }
+            GroupResponse::OffsetFetch { groups, .. } => {
+                if answer.is_err() {
+                    offset_fetch::fail(groups, place);
+                }
+            }
             GroupResponse::DeleteOffsets(response) => {
                 if let Err(error) = answer {
                     response.error_code = error.code();
@@ -178,6 +189,9 @@ impl GroupResponse {
             }
             GroupResponse::Commit(response) => AnyResponse::OffsetCommit(std::mem::take(response)),
             GroupResponse::DeleteOffsets(response) => AnyResponse::OffsetDelete(std::mem::take(response)),
+            GroupResponse::OffsetFetch { version, groups } => {
+                AnyResponse::OffsetFetch(offset_fetch::response(*version, std::mem::take(groups)))
+            }
             GroupResponse::DeleteGroups(response) => AnyResponse::DeleteGroups(std::mem::take(response)),
             GroupResponse::Heartbeat(response) => AnyResponse::Heartbeat(std::mem::take(response)),
             GroupResponse::Leave(response) => AnyResponse::LeaveGroup(std::mem::take(response)),

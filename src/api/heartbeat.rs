@@ -1,6 +1,7 @@
 //! Heartbeat (12), versions 0–4: a member of a classic group lives, and hears whether a rebalance is under way.
 //!
-//! The answer waits until all that the member is told from is committed, `offsets.commit.timeout.ms` at most.
+//! The answer waits until all that the member is told from is committed, `offsets.commit.timeout.ms` at most. While the
+//! group's partition loads, there is no error: as in Kafka, this API alone says nothing of that.
 //!
 //! Versions: 3 has static members (KIP-345).
 
@@ -42,7 +43,11 @@ impl Api for Heartbeat {
                 request.generation_id,
             )
         };
-        let error = outcome.err().unwrap_or_default();
+        let error = match outcome {
+            // The member learns with its next one whether it is still one (`GroupCoordinatorService.heartbeat`).
+            Ok(_) | Err(ErrorCode::CoordinatorLoadInProgress) => ErrorCode::None,
+            Err(error) => error,
+        };
         let response = HeartbeatResponse::default().with_error_code(error.code());
         let response = GroupResponse::Heartbeat(response);
         answer_once_committed(context, group, outcome.ok().flatten(), response, |any| match any {

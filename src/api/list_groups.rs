@@ -1,6 +1,7 @@
 //! ListGroups (16), versions 0–5: the groups that this broker coordinates.
 //!
-//! Versions: 4 has states, and a filter by them (KIP-518); 5 types, and a filter by them (KIP-848). Filters ignore case.
+//! Groups are told of as far as they are committed; while one of the broker's partitions loads, the answer is
+//! COORDINATOR_LOAD_IN_PROGRESS. Versions: 4 has states, and a filter by them (KIP-518); 5 types, and a filter by them (KIP-848). Filters ignore case.
 
 use kafka_protocol::messages::list_groups_response::ListedGroup;
 use kafka_protocol::messages::{ApiKey, GroupId, ListGroupsRequest, ListGroupsResponse};
@@ -26,7 +27,10 @@ impl Api for ListGroups {
         let passes = |filter: &[StrBytes], value: &str| {
             filter.is_empty() || filter.iter().any(|wanted| wanted.as_str().eq_ignore_ascii_case(value))
         };
-        let groups = context.parts.broker.coordinators.all_groups().flat_map(|groups| groups.iter());
+        let groups = match context.parts.broker.coordinators.all_committed_groups() {
+            Ok(groups) => groups.flat_map(|groups| groups.iter()),
+            Err(error) => return Answer::Ready(ListGroupsResponse::default().with_error_code(error.code())),
+        };
         let listed = groups
             .filter(|group| passes(&request.states_filter, group.state_name()))
             .filter(|group| passes(&request.types_filter, group.kind()));

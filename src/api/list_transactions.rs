@@ -13,7 +13,7 @@ use kafka_protocol::messages::{
 
 use super::{Answer, Api, Context, Refusal, names, prepare::Preparation};
 use crate::base::{ErrorCode, InvalidPattern, Pattern};
-use crate::coordinator::transactions::{TransactionState, TransactionValue, Transactions};
+use crate::coordinator::transactions::{TransactionState, TransactionValue};
 
 /// The most memory that a compiled regular expression may take, bytes: enough for the 1,000 repetitions that Kafka's engine
 /// allows. It bounds the time for each id.
@@ -57,13 +57,18 @@ impl Api for ListTransactions {
             now_ms: context.parts.now.wall.as_millis(),
             pattern,
         };
-        let transactions = context.parts.broker.coordinators.all_transactions().flat_map(Transactions::iter);
-        let rows = transactions.filter(|(id, transaction)| filter.matches(id, &transaction.value));
-        let rows = rows.map(|(id, transaction)| {
+        let transactions = match context.parts.broker.coordinators.all_committed_transactions() {
+            Ok(transactions) => transactions,
+            Err(error) => {
+                return Answer::Ready(ListTransactionsResponse::default().with_error_code(error.code()));
+            }
+        };
+        let rows = transactions.filter(|(id, value)| filter.matches(id, value));
+        let rows = rows.map(|(id, value)| {
             Row::default()
                 .with_transactional_id(TransactionalId(names::text(&**id)))
-                .with_producer_id(ProducerId(transaction.value.producer_id))
-                .with_transaction_state(names::text(transaction.value.state.name()))
+                .with_producer_id(ProducerId(value.producer_id))
+                .with_transaction_state(names::text(value.state.name()))
         });
         Answer::Ready(
             ListTransactionsResponse::default()

@@ -21,6 +21,7 @@ mod steering;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::{ConnectionId, Instant, NodeId, Now};
 use crate::controller::configs::{BrokerConfigs, BrokerSettings, ConfigError, Overrides, Resource};
 use crate::controller::{BrokerRegistration, Controller, ListenerEndpoint};
-use crate::coordinator::{Storage, TimerChange, TimerKey};
+use crate::coordinator::{Shard, Storage, TimerChange, TimerKey};
 use crate::faults::{FaultLimits, Faults, HoldId};
 use crate::log::ChunkPool;
 use crate::purgatory::{Description, Purgatory, WaitId, WaitKind, Waiter};
@@ -412,7 +413,7 @@ impl Cluster {
             parts.heartbeat_if_due();
             let Parts { broker: Broker { replicas, coordinators, .. }, controller, pool, .. } = parts;
             let is_topic = |name: &str| controller.topics().by_name(name).is_some();
-            coordinators.clean_up(&mut Storage { now, replicas, pool, controller }, is_topic);
+            coordinators.handle_timeout(&mut Storage { now, replicas, pool, controller }, is_topic);
         }
         self.run_to_rest(now);
     }
@@ -558,7 +559,16 @@ fn carry_out_timers(
     timers: &mut FxHashMap<TimerKey, WaitId>,
     now: Now,
 ) {
-    for TimerChange { key, deadline } in broker.coordinators.take_timers() {
+    let mut given_up = BTreeSet::new();
+    for change in broker.coordinators.take_timers() {
+        let (key, deadline) = match change {
+            TimerChange::One { key, deadline } => (key, deadline),
+            TimerChange::AllOf(shard) => {
+                given_up.insert(shard);
+                continue;
+            }
+        };
+        cancel_timers(broker, purgatory, timers, &mut given_up);
         let Some(deadline) = deadline else {
             if let Some(id) = timers.remove(&key) {
                 purgatory.remove(id);
@@ -572,4 +582,31 @@ fn carry_out_timers(
         let id = purgatory.park([], waiter, api::Wait::timer(key.clone()));
         timers.insert(key, id);
     }
+    cancel_timers(broker, purgatory, timers, &mut given_up);
+}
+
+/// Cancels the timers of shards that this broker doesn't have any more, in one pass over all.
+fn cancel_timers(
+    broker: &Broker,
+    purgatory: &mut Purgatory<Key, api::Wait, ConnectionId>,
+    timers: &mut FxHashMap<TimerKey, WaitId>,
+    shards: &mut BTreeSet<Shard>,
+) {
+    if shards.is_empty() {
+        return;
+    }
+    let mut cancelled = Vec::new();
+    timers.retain(|key, id| {
+        let stays = !shards.contains(&broker.coordinators.shard_of(key));
+        if !stays {
+            cancelled.push(*id);
+        }
+        stays
+    });
+    // Not in the order of a hash map.
+    cancelled.sort_unstable();
+    for id in cancelled {
+        purgatory.remove(id);
+    }
+    shards.clear();
 }

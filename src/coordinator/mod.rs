@@ -24,14 +24,14 @@ use crate::controller::names::{CONSUMER_OFFSETS, TRANSACTION_STATE};
 use crate::log::ChunkPool;
 use crate::replica::Replicas;
 use groups::{
-    Commit, Effects, GroupError, GroupReply, Groups, Heartbeat, HeartbeatReply, Join, JoinReply, Leaver,
-    Outcome, Sync, SyncReply, TimerKind,
+    Commit, CommittedGroups, Effects, GroupError, GroupReply, Groups, Heartbeat, HeartbeatReply, Join,
+    JoinReply, Leaver, Outcome, Sync, SyncReply, TimerKind,
 };
 pub use runtime::InTransaction;
-use runtime::{Call, Runtime};
+use runtime::{Call, Runtime, ShardTimer};
 use transactions::{
     AddPartitions, End, Ended, Init, Markers, MarkersWritten, Producer, TransactionSettings,
-    TransactionTimer, Transactions,
+    TransactionTimer, TransactionValue, Transactions,
 };
 
 /// The names of the assignors that members of consumer groups may ask for, the default first.
@@ -126,13 +126,27 @@ pub enum TimerKey {
     Transaction(Arc<str>, TransactionTimer),
 }
 
-/// A timer to be set, set anew, or (without a deadline) cancelled.
+/// What becomes of timers.
 #[derive(Clone, Debug)]
-pub struct TimerChange {
-    /// Which.
-    pub key: TimerKey,
-    /// When it fires.
-    pub deadline: Option<Instant>,
+pub enum TimerChange {
+    /// One is to be set, set anew, or (without a deadline) cancelled.
+    One {
+        /// Which.
+        key: TimerKey,
+        /// When it fires.
+        deadline: Option<Instant>,
+    },
+    /// All of a shard are to be cancelled: this broker doesn't have it any more.
+    AllOf(Shard),
+}
+
+/// Names a shard: one of a kind, by its partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Shard {
+    /// Of groups or of transactions.
+    pub kind: CoordinatorKind,
+    /// The partition of the kind's topic.
+    pub index: i32,
 }
 
 /// What the runtime needs of the broker for a call.
@@ -197,17 +211,43 @@ impl Coordinators {
         }
     }
 
-    /// The groups of a shard.
+    /// The groups of a shard, with what isn't committed yet.
     ///
     /// # Errors
-    /// NOT_COORDINATOR if this broker doesn't have it.
+    /// NOT_COORDINATOR if this broker doesn't have it, COORDINATOR_LOAD_IN_PROGRESS if it doesn't have it yet.
     pub fn groups_for(&self, group: &str) -> Result<&Groups, ErrorCode> {
         self.groups.state_for(&self.settings, group)
     }
 
-    /// The groups of all shards.
-    pub fn all_groups(&self) -> impl Iterator<Item = &Groups> {
-        self.groups.states()
+    /// The groups of a shard as far as they are committed.
+    ///
+    /// # Errors
+    /// As [`groups_for`](Self::groups_for).
+    pub fn committed_groups_for(&self, group: &str) -> Result<CommittedGroups<'_>, ErrorCode> {
+        let (groups, kept) = self.groups.committed_state_for(&self.settings, group)?;
+        Ok(CommittedGroups::new(groups, kept))
+    }
+
+    /// The groups of all shards as far as they are committed.
+    ///
+    /// # Errors
+    /// COORDINATOR_LOAD_IN_PROGRESS if one of them isn't there yet.
+    pub fn all_committed_groups(&self) -> Result<impl Iterator<Item = CommittedGroups<'_>>, ErrorCode> {
+        let states = self.groups.committed_states()?;
+        Ok(states.map(|(groups, kept)| CommittedGroups::new(groups, kept)))
+    }
+
+    /// A ticket that is answered once all is committed that a group's shard has now; none if all is.
+    ///
+    /// # Errors
+    /// As [`groups_for`](Self::groups_for).
+    pub fn once_committed(
+        &mut self,
+        storage: &mut Storage<'_>,
+        group: &Arc<str>,
+    ) -> Result<Option<Ticket>, ErrorCode> {
+        let mut call = Call { settings: &self.settings, storage };
+        self.groups.once_committed(&mut call, group, GroupReply::Written)
     }
 
     /// JoinGroup.
@@ -313,17 +353,32 @@ impl Coordinators {
         self.run(storage, group, |groups, effects| groups.delete(group, effects))
     }
 
-    /// The transactions of a shard.
+    /// The transactions of a shard, with what isn't committed yet.
     ///
     /// # Errors
-    /// NOT_COORDINATOR if this broker doesn't have it.
+    /// As [`groups_for`](Self::groups_for).
     pub fn transactions_for(&self, id: &str) -> Result<&Transactions, ErrorCode> {
         self.transactions.state_for(&self.settings, id)
     }
 
-    /// The transactions of all shards.
-    pub fn all_transactions(&self) -> impl Iterator<Item = &Transactions> {
-        self.transactions.states()
+    /// What is committed of a transactional id; none if there is no such id.
+    ///
+    /// # Errors
+    /// As [`groups_for`](Self::groups_for).
+    pub fn committed_transaction(&self, id: &str) -> Result<Option<&TransactionValue>, ErrorCode> {
+        let (transactions, kept) = self.transactions.committed_state_for(&self.settings, id)?;
+        Ok(transactions.committed(kept, id))
+    }
+
+    /// What is committed of all transactional ids.
+    ///
+    /// # Errors
+    /// COORDINATOR_LOAD_IN_PROGRESS if one of the shards isn't there yet.
+    pub fn all_committed_transactions(
+        &self,
+    ) -> Result<impl Iterator<Item = (&Arc<str>, &TransactionValue)>, ErrorCode> {
+        let states = self.transactions.committed_states()?;
+        Ok(states.flat_map(|(transactions, kept)| transactions.all_committed(kept)))
     }
 
     /// InitProducerId with a transactional id.
@@ -435,16 +490,31 @@ impl Coordinators {
         self.transactions.committed(&mut call, key);
     }
 
-    /// When [`Coordinators::clean_up`] must be called next.
+    /// The shard that a timer belongs to.
+    pub fn shard_of(&self, timer: &TimerKey) -> Shard {
+        match timer {
+            TimerKey::Group(id, _) => {
+                Shard { kind: CoordinatorKind::Group, index: partition_for(id, self.settings.partitions) }
+            }
+            TimerKey::Transaction(id, _) => Shard {
+                kind: CoordinatorKind::Transaction,
+                index: partition_for(id, self.settings.transactions.partitions),
+            },
+        }
+    }
+
+    /// When [`Coordinators::handle_timeout`] must be called next.
     pub fn next_timeout(&self) -> Option<Instant> {
         [self.groups.next_timeout(), self.transactions.next_timeout()].into_iter().flatten().min()
     }
 
-    /// Drops expired offsets, empty groups and idle transactional ids, if it is time to.
-    pub fn clean_up(&mut self, storage: &mut Storage<'_>, is_topic: impl Fn(&str) -> bool) {
+    /// Goes on with loading shards; if it is time to, gives up waiting for writes, and drops expired offsets, empty groups
+    /// and idle transactional ids. It does so much at once as others can wait for; [`Coordinators::next_timeout`] says
+    /// when to go on.
+    pub fn handle_timeout(&mut self, storage: &mut Storage<'_>, is_topic: impl Fn(&str) -> bool) {
         let mut call = Call { settings: &self.settings, storage };
-        self.groups.clean_up(&mut call, &is_topic);
-        self.transactions.clean_up(&mut call, &is_topic);
+        self.groups.handle_timeout(&mut call, &is_topic);
+        self.transactions.handle_timeout(&mut call, &is_topic);
     }
 
     /// A topic is gone, and what was committed for it with it.
@@ -480,14 +550,18 @@ impl Coordinators {
 
     /// Timers to be set or cancelled since the last call, in this order.
     pub fn take_timers(&mut self) -> Vec<TimerChange> {
-        let of_groups = self.groups.timers.drain(..);
-        let of_groups = of_groups.map(|timer| TimerChange {
-            key: TimerKey::Group(timer.id, timer.kind),
-            deadline: timer.deadline,
+        let all_of = |kind, index| TimerChange::AllOf(Shard { kind, index });
+        let of_groups = self.groups.timers.drain(..).map(|timer| match timer {
+            ShardTimer::One { id, kind, deadline } => {
+                TimerChange::One { key: TimerKey::Group(id, kind), deadline }
+            }
+            ShardTimer::AllOf { index } => all_of(CoordinatorKind::Group, index),
         });
-        let of_transactions = self.transactions.timers.drain(..).map(|timer| TimerChange {
-            key: TimerKey::Transaction(timer.id, timer.kind),
-            deadline: timer.deadline,
+        let of_transactions = self.transactions.timers.drain(..).map(|timer| match timer {
+            ShardTimer::One { id, kind, deadline } => {
+                TimerChange::One { key: TimerKey::Transaction(id, kind), deadline }
+            }
+            ShardTimer::AllOf { index } => all_of(CoordinatorKind::Transaction, index),
         });
         of_groups.chain(of_transactions).collect()
     }

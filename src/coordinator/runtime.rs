@@ -5,7 +5,11 @@
 //! Loading a partition applies the same records. A timer that fires is a command like any other. The runtime knows no
 //! group and no transaction: what a shard keeps is a [`ShardState`].
 
-use std::collections::{BTreeMap, VecDeque};
+mod batches;
+mod loading;
+mod shard;
+
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -17,15 +21,18 @@ use rustc_hash::FxHashMap;
 use super::transactions::Producer;
 use super::{CoordinatorKind, CoordinatorSettings, Storage, Ticket, partition_for};
 use crate::base::entropy::Entropy;
-use crate::base::planted::{Bug, is_planted};
 use crate::base::{ErrorCode, Instant, Now, PartitionKey, WallTime};
 use crate::controller::Controller;
-use crate::log::{AppendOrigin, VerificationGuard};
+use crate::log::VerificationGuard;
 use crate::replica::Replica;
-use crate::wire::batch::{BatchView, Codec, HEADER_LEN};
-use crate::wire::compression::{CompressError, decompress};
-use crate::wire::marker::Marker;
-use crate::wire::records::{BatchBuilder, BatchHeader, RecordIter};
+use crate::wire::records::BatchHeader;
+
+use batches::append;
+use loading::Loading;
+use shard::{Shard, Uncommitted};
+
+#[cfg(test)]
+pub(super) use batches::{batch, in_transaction, read};
 
 /// How long after a failed write a timer fires again (Kafka's `CoordinatorTimer` has the same pause).
 const TIMER_BACKOFF: Duration = Duration::from_millis(500);
@@ -54,6 +61,9 @@ pub(super) trait ShardState: Clone + Debug + Default {
     type FollowUp: Clone + Debug;
     /// What the shard tells other brokers.
     type Message: Clone + Debug;
+    /// What readers are told instead of what the state has, where that isn't committed yet. (Kafka's state is made of
+    /// `TimelineHashMap`s, which can be read as of the last committed offset.)
+    type Kept: Clone + Debug + Default;
 
     /// Whose tickets these are.
     const KIND: CoordinatorKind;
@@ -77,6 +87,18 @@ pub(super) trait ShardState: Clone + Debug + Default {
 
     /// A producer's transaction, in which records were written, has ended.
     fn end_transaction(&mut self, _producer_id: i64, _committed: bool, _now: Now) {}
+
+    /// The records that the end of a producer's transaction amounts to, before it is taken on.
+    fn ended_by(&self, _producer_id: i64, _committed: bool) -> Vec<Self::Record> {
+        Vec::new()
+    }
+
+    /// Keeps what readers are told until a record is committed. It is not in the state yet, unless it is
+    /// [known](ShardState::is_known).
+    fn keep(&self, kept: &mut Self::Kept, record: &Self::Record, producer_id: Option<i64>);
+
+    /// A record is committed for which something was kept.
+    fn catch_up(kept: &mut Self::Kept, record: &Self::Record, producer_id: Option<i64>, now: Now);
 
     /// Whether a record that this process writes is in the state before it is written.
     fn is_known(_record: &Self::Record) -> bool {
@@ -207,32 +229,13 @@ impl<S: ShardState> Effects<'_, S> {
     }
 }
 
-/// A timer to be set, set anew, or (without a deadline) cancelled.
+/// What becomes of timers.
 #[derive(Clone, Debug)]
-pub(super) struct ShardTimer<S: ShardState> {
-    pub(super) id: Arc<str>,
-    pub(super) kind: S::TimerKind,
-    pub(super) deadline: Option<Instant>,
-}
-
-#[derive(Clone, Debug)]
-struct Shard<S: ShardState> {
-    key: PartitionKey,
-    state: S,
-    /// The high watermark that commits all that the state has.
-    last_written: i64,
-    /// In the order of what commits them.
-    uncommitted: VecDeque<Uncommitted<S>>,
-}
-
-/// A write that isn't committed yet.
-#[derive(Clone, Debug)]
-struct Uncommitted<S: ShardState> {
-    /// The high watermark that commits it.
-    required: i64,
-    /// When a request that waits for it is told that it may not be.
-    deadline: Instant,
-    then: OnCommit<S>,
+pub(super) enum ShardTimer<S: ShardState> {
+    /// One is to be set, set anew, or (without a deadline) cancelled.
+    One { id: Arc<str>, kind: S::TimerKind, deadline: Option<Instant> },
+    /// All of this partition are to be cancelled.
+    AllOf { index: i32 },
 }
 
 /// A ticket that somebody holds.
@@ -248,6 +251,7 @@ struct Held<S: ShardState> {
 pub(super) struct Runtime<S: ShardState> {
     /// By partition.
     shards: BTreeMap<i32, Shard<S>>,
+    loading: Loading<S>,
     entropy: Entropy,
     next_ticket: u64,
     /// Tickets that somebody holds, and what they are answered with once they are.
@@ -277,6 +281,7 @@ impl<S: ShardState> Runtime<S> {
     pub(super) fn new(entropy: Entropy) -> Self {
         Runtime {
             shards: BTreeMap::new(),
+            loading: Loading::default(),
             entropy,
             next_ticket: 0,
             tickets: FxHashMap::default(),
@@ -290,47 +295,13 @@ impl<S: ShardState> Runtime<S> {
         }
     }
 
-    /// This broker leads a partition of the topic from now on: its state is loaded from the log.
-    pub(super) fn load(&mut self, call: &mut Call<'_, '_>, key: PartitionKey) {
-        if self.shards.get(&key.index).is_some_and(|shard| shard.key == key) {
-            return;
-        }
-        let mut state = S::default();
-        if let Some(replica) = call.storage.replicas.replica(key) {
-            for batch in replica.log().batches() {
-                let producer_id = batch.view.is_transactional().then(|| batch.view.producer_id());
-                if batch.view.is_control() {
-                    let marker = Marker::read(batch.bytes);
-                    if let (Some(producer_id), Some(marker)) = (producer_id, marker) {
-                        state.end_transaction(producer_id, marker.commit, call.storage.now);
-                    }
-                    continue;
-                }
-                if is_planted(Bug::ForgetsCommits) && batch.view.base_offset() % 3 != 0 {
-                    continue;
-                }
-                for record in read(batch.view, batch.bytes) {
-                    state.replay(&record, producer_id, call.storage.now);
-                }
-            }
-        }
-        let replica = call.storage.replicas.replica(key);
-        let last_written = replica.map_or(0, |replica| replica.log().log_end_offset());
-        self.shards.insert(key.index, Shard { key, state, last_written, uncommitted: VecDeque::new() });
-        let interval = Duration::from_millis(S::clean_up_interval_ms(call.settings).max(1) as u64);
-        self.next_clean_up.get_or_insert(call.storage.now.instant + interval);
-        let loaded = self.run_on(call, key.index, &Arc::from(""), |state, effects| {
-            state.loaded(effects);
-            Ok(())
-        });
-        debug_assert!(loaded.is_ok(), "the shard was just put there");
-    }
-
     /// This broker doesn't lead the partition any more: whoever waits has to look for the new coordinator.
     pub(super) fn unload(&mut self, key: PartitionKey) {
+        self.loading.forget(key.index);
         if self.shards.remove(&key.index).is_none() {
             return;
         }
+        self.timers.push(ShardTimer::AllOf { index: key.index });
         let waiting =
             self.tickets.iter().filter(|(_, held)| held.index == key.index && held.answer.is_none());
         let mut waiting: Vec<Ticket> = waiting.map(|(ticket, _)| *ticket).collect();
@@ -340,23 +311,64 @@ impl<S: ShardState> Runtime<S> {
         }
     }
 
-    /// The state that this id belongs to.
+    /// The state that this id belongs to, with what isn't committed yet.
     ///
     /// # Errors
-    /// NOT_COORDINATOR if this broker doesn't have it.
+    /// NOT_COORDINATOR if this broker doesn't have it, COORDINATOR_LOAD_IN_PROGRESS if it doesn't have it yet.
     pub(super) fn state_for(&self, settings: &CoordinatorSettings, id: &str) -> Result<&S, ErrorCode> {
-        let index = partition_for(id, S::partitions(settings));
-        self.shards.get(&index).map(|shard| &shard.state).ok_or(ErrorCode::NotCoordinator)
+        self.committed_state_for(settings, id).map(|(state, _)| state)
     }
 
-    /// The states of all shards.
-    pub(super) fn states(&self) -> impl Iterator<Item = &S> {
-        self.shards.values().map(|shard| &shard.state)
+    /// The state that this id belongs to, and what readers are told instead where that isn't committed yet.
+    ///
+    /// # Errors
+    /// As [`state_for`](Self::state_for).
+    pub(super) fn committed_state_for(
+        &self,
+        settings: &CoordinatorSettings,
+        id: &str,
+    ) -> Result<(&S, &S::Kept), ErrorCode> {
+        let index = partition_for(id, S::partitions(settings));
+        let shard = self.shards.get(&index).ok_or_else(|| self.loading.instead_of(index))?;
+        Ok((&shard.state, &shard.kept))
+    }
+
+    /// As [`committed_state_for`](Self::committed_state_for), of all shards.
+    ///
+    /// # Errors
+    /// COORDINATOR_LOAD_IN_PROGRESS if one of them isn't there yet.
+    pub(super) fn committed_states(&self) -> Result<impl Iterator<Item = (&S, &S::Kept)>, ErrorCode> {
+        if !self.loading.is_empty() {
+            return Err(ErrorCode::CoordinatorLoadInProgress);
+        }
+        Ok(self.shards.values().map(|shard| (&shard.state, &shard.kept)))
     }
 
     /// The states of all shards, to be changed in what no record says.
     pub(super) fn states_mut(&mut self) -> impl Iterator<Item = &mut S> {
         self.shards.values_mut().map(|shard| &mut shard.state)
+    }
+
+    /// A ticket that is answered once all is committed that this id's shard has now; none if all is.
+    ///
+    /// # Errors
+    /// As [`state_for`](Self::state_for).
+    pub(super) fn once_committed(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        id: &Arc<str>,
+        reply: S::Reply,
+    ) -> Result<Option<Ticket>, ErrorCode> {
+        let index = partition_for(id, S::partitions(call.settings));
+        let shard = self.shards.get(&index).ok_or_else(|| self.loading.instead_of(index))?;
+        if shard.ahead.is_empty() {
+            return Ok(None);
+        }
+        self.run_on(call, index, id, |_, effects| {
+            let ticket = effects.ticket();
+            effects.write(Write { records: Vec::new(), then: OnCommit::Answer(ticket, reply) });
+            Ok(Some(ticket))
+        })
     }
 
     /// A marker was written into one of the topic's partitions.
@@ -367,9 +379,12 @@ impl<S: ShardState> Runtime<S> {
         producer_id: i64,
         committed: bool,
     ) {
-        if let Some(shard) = self.shards.get_mut(&key.index).filter(|shard| shard.key == key) {
-            shard.state.end_transaction(producer_id, committed, call.storage.now);
-        }
+        // One that is still loading comes to the marker by itself.
+        let Some(shard) = self.shards.get_mut(&key.index).filter(|shard| shard.key == key) else { return };
+        let Some(replica) = call.storage.replicas.replica(key) else { return };
+        shard.last_written = replica.log().log_end_offset();
+        let commits = (shard.last_written, replica.high_watermark());
+        shard.end_transaction(producer_id, committed, commits, call.storage.now);
     }
 
     /// Runs a command on the shard of its group or transactional id, and carries out what it leads to.
@@ -390,7 +405,7 @@ impl<S: ShardState> Runtime<S> {
         id: &Arc<str>,
         command: impl FnOnce(&mut S, &mut Effects<'_, S>) -> Result<R, ErrorCode>,
     ) -> Result<R, ErrorCode> {
-        let shard = self.shards.get_mut(&index).ok_or(ErrorCode::NotCoordinator)?;
+        let Some(shard) = self.shards.get_mut(&index) else { return Err(self.loading.instead_of(index)) };
         let high_watermark = call.storage.replicas.replica(shard.key).map_or(0, Replica::high_watermark);
         let leader_epoch = call.storage.replicas.replica(shard.key).map_or(-1, Replica::leader_epoch);
         let first_ticket = self.next_ticket + 1;
@@ -418,7 +433,7 @@ impl<S: ShardState> Runtime<S> {
         }
         self.timers.extend(timers.into_iter().map(|(id, kind, after_ms)| {
             let after = after_ms.map(|after_ms| Duration::from_millis(u64::try_from(after_ms).unwrap_or(0)));
-            ShardTimer { id, kind, deadline: after.map(|after| now.instant + after) }
+            ShardTimer::One { id, kind, deadline: after.map(|after| now.instant + after) }
         }));
         self.messages.extend(messages);
         let mut failed = None;
@@ -435,6 +450,8 @@ impl<S: ShardState> Runtime<S> {
     /// A timer has fired.
     pub(super) fn handle_timer(&mut self, call: &mut Call<'_, '_>, id: &Arc<str>, kind: &S::TimerKind) {
         let failed = self.failed_writes;
+        // It is none any more.
+        self.timers.push(ShardTimer::One { id: id.clone(), kind: kind.clone(), deadline: None });
         let fired = self.run(call, id, |state, effects| {
             let retries = state.retries_timer(id, kind);
             state.timer(id, kind, effects);
@@ -443,7 +460,7 @@ impl<S: ShardState> Runtime<S> {
         // A shard that was unloaded has no timers to speak of.
         if fired == Ok(true) && self.failed_writes != failed {
             let deadline = Some(call.storage.now.instant + TIMER_BACKOFF);
-            self.timers.push(ShardTimer { id: id.clone(), kind: kind.clone(), deadline });
+            self.timers.push(ShardTimer::One { id: id.clone(), kind: kind.clone(), deadline });
         }
     }
 
@@ -451,6 +468,11 @@ impl<S: ShardState> Runtime<S> {
     pub(super) fn committed(&mut self, call: &mut Call<'_, '_>, key: PartitionKey) {
         let Some(replica) = call.storage.replicas.replica(key) else { return };
         let high_watermark = replica.high_watermark();
+        if let Some(shard) = self.shards.get_mut(&key.index).filter(|shard| shard.key == key)
+            && !shard.ahead.is_empty()
+        {
+            shard.catch_up(high_watermark, call.storage.now);
+        }
         while let Some(shard) = self.shards.get_mut(&key.index).filter(|shard| shard.key == key) {
             if shard.uncommitted.front().is_none_or(|first| first.required > high_watermark) {
                 return;
@@ -469,9 +491,16 @@ impl<S: ShardState> Runtime<S> {
             && self.messages.is_empty())
     }
 
-    /// When [`Runtime::clean_up`] must be called next.
+    /// When [`Runtime::handle_timeout`] must be called next.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        [self.next_clean_up, self.write_deadline].into_iter().flatten().min()
+        [self.next_clean_up, self.write_deadline, self.loading.since()].into_iter().flatten().min()
+    }
+
+    /// Goes on with loading, gives up waiting for writes, and writes down what has expired, where it is time to.
+    pub(super) fn handle_timeout(&mut self, call: &mut Call<'_, '_>, is_topic: &dyn Fn(&str) -> bool) {
+        self.go_on_loading(call);
+        self.expire_writes(call);
+        self.clean_up(call, is_topic);
     }
 
     /// Tells those who have waited for their writes for too long that they may not be committed. They may be yet.
@@ -494,9 +523,8 @@ impl<S: ShardState> Runtime<S> {
     }
 
     /// Writes down what has expired, if it is time to.
-    pub(super) fn clean_up(&mut self, call: &mut Call<'_, '_>, is_topic: &dyn Fn(&str) -> bool) {
+    fn clean_up(&mut self, call: &mut Call<'_, '_>, is_topic: &dyn Fn(&str) -> bool) {
         let now = call.storage.now;
-        self.expire_writes(call);
         if self.next_clean_up.take_if(|due| *due <= now.instant).is_none() {
             return;
         }
@@ -572,9 +600,9 @@ impl<S: ShardState> Runtime<S> {
             Ok(required) => {
                 shard.last_written = required;
                 let producer_id = transaction.map(|transaction| transaction.producer.id);
-                for record in write.records.iter().filter(|record| !S::is_known(record)) {
-                    shard.state.replay(record, producer_id, call.storage.now);
-                }
+                let replica = call.storage.replicas.replica(key);
+                let commits = (required, replica.map_or(0, Replica::high_watermark));
+                shard.replay(write.records, producer_id, commits, call.storage.now, S::is_known);
                 let timeout = Duration::from_millis(call.settings.write_timeout_ms.max(1) as u64);
                 let deadline = call.storage.now.instant + timeout;
                 shard.uncommitted.push_back(Uncommitted { required, deadline, then: write.then });
@@ -623,71 +651,4 @@ impl<S: ShardState> Runtime<S> {
             self.answered.push(ticket);
         }
     }
-}
-
-/// Appends records as one batch. Gives the high watermark that commits them.
-///
-/// # Errors
-/// As the coordinator answers what its log refuses.
-fn append<S: ShardState>(
-    storage: &mut Storage<'_>,
-    key: PartitionKey,
-    records: &[S::Record],
-    transaction: Option<InTransaction>,
-) -> Result<i64, ErrorCode> {
-    // As a Produce with acks=all.
-    if storage.replicas.replica(key).is_some_and(|replica| !replica.has_enough_in_sync()) {
-        return Err(ErrorCode::CoordinatorNotAvailable);
-    }
-    let (header, origin) = match transaction {
-        None => (S::batch_header(), AppendOrigin::Coordinator),
-        Some(InTransaction { producer, guard }) => {
-            (in_transaction(S::batch_header(), producer), AppendOrigin::VerifiedCoordinator(guard))
-        }
-    };
-    let batch = batch(records, header, storage.now.wall);
-    let batch = batch.map_err(|_| ErrorCode::UnknownServerError)?;
-    let appended = storage.replicas.append(key, storage.pool, &batch, origin, storage.now);
-    match appended.ok_or(ErrorCode::NotCoordinator)? {
-        Ok((appended, _)) => Ok(appended.last_offset + 1),
-        Err(error) => Err(match error.code() {
-            ErrorCode::RecordListTooLarge | ErrorCode::MessageTooLarge => ErrorCode::UnknownServerError,
-            refused @ (ErrorCode::InvalidProducerEpoch | ErrorCode::InvalidTxnState) => refused,
-            // Log memory is full: the client tries again, which is all that it can do.
-            _ => ErrorCode::CoordinatorNotAvailable,
-        }),
-    }
-}
-
-/// The header of a batch that is part of a producer's transaction. There is no sequence to it: it stays 0.
-pub(super) fn in_transaction(header: BatchHeader, producer: Producer) -> BatchHeader {
-    BatchHeader { is_transactional: true, producer_id: producer.id, producer_epoch: producer.epoch, ..header }
-}
-
-/// A batch as Kafka's coordinator writes it.
-pub(super) fn batch<R: StateRecord>(
-    records: &[R],
-    header: BatchHeader,
-    now: WallTime,
-) -> Result<Bytes, CompressError> {
-    let mut builder = BatchBuilder::new(header);
-    for record in records {
-        let (key, value) = record.encode();
-        builder.push(now.as_millis(), Some(&key), value.as_deref(), std::iter::empty());
-    }
-    builder.build()
-}
-
-/// The records of a stored batch that are ours.
-pub(super) fn read<R: StateRecord>(view: BatchView<'_>, bytes: &[u8]) -> Vec<R> {
-    const LIMIT: usize = 64 << 20;
-    let body = Bytes::copy_from_slice(bytes.get(HEADER_LEN..).unwrap_or_default());
-    let body = match view.codec() {
-        Some(Codec::None) => Some(body),
-        Some(codec) => decompress(codec, &body, LIMIT).ok(),
-        None => None,
-    };
-    let Some(body) = body else { return Vec::new() };
-    let records = RecordIter::new(&body, view.count()).map_while(Result::ok);
-    records.filter_map(|record| R::decode(record.key?, record.value)).collect()
 }

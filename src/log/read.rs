@@ -275,6 +275,16 @@ impl Log {
             .enumerate()
             .flat_map(|(index, segment)| segment.batches(self.open_bytes(index)).map(StoredBatch::from))
     }
+
+    /// The batches that end at or above `offset`, oldest first.
+    pub fn batches_from(&self, offset: i64) -> impl Iterator<Item = StoredBatch<'_>> {
+        let first = self.segments.partition_point(|segment| segment.base_offset <= offset).saturating_sub(1);
+        self.segments.iter().enumerate().skip(first).flat_map(move |(index, segment)| {
+            let open = self.open_bytes(index);
+            let from = segment.locate(offset, open).into_iter();
+            from.flat_map(move |from| segment.batches_from(from, open)).map(StoredBatch::from)
+        })
+    }
 }
 
 /// Gathers slices; neighbours that are small are copied into one.

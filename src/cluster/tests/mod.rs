@@ -8,6 +8,8 @@ mod classic_groups;
 mod configs;
 mod consumer_groups;
 mod coordinators;
+mod coordinators_over_brokers;
+mod delayed;
 mod features;
 mod fetching;
 mod followers;

@@ -60,6 +60,15 @@ impl Txn {
 
     /// AddPartitionsToTxn, as clients do whose epoch stays the same.
     pub(super) fn add(&self, world: &mut World, name: &'static str, indexes: &[i32]) -> Vec<i16> {
+        self.send_add(world, name, indexes);
+        let response = world.received::<AddPartitionsToTxnRequest>(self.client, 3);
+        let response = response.expect("the answer comes at once");
+        let rows =
+            response.results_by_topic_v3_and_below.iter().flat_map(|topic| &topic.results_by_partition);
+        rows.map(|row| row.partition_error_code).collect()
+    }
+
+    pub(super) fn send_add(&self, world: &mut World, name: &'static str, indexes: &[i32]) {
         let request = AddPartitionsToTxnRequest::default()
             .with_v3_and_below_transactional_id(transactional_id(self.id))
             .with_v3_and_below_producer_id(ProducerId(self.producer_id))
@@ -67,10 +76,7 @@ impl Txn {
             .with_v3_and_below_topics(vec![
                 AddPartitionsToTxnTopic::default().with_name(topic(name)).with_partitions(indexes.to_vec()),
             ]);
-        let response = world.ask(self.client, 3, &request);
-        let rows =
-            response.results_by_topic_v3_and_below.iter().flat_map(|topic| &topic.results_by_partition);
-        rows.map(|row| row.partition_error_code).collect()
+        world.send(self.client, 3, &request);
     }
 
     /// Sends one record to partition 0, having its partition added as its kind of client does.

@@ -5,6 +5,7 @@
 //! log, while what happens within a rebalance is state of this process alone, as in Kafka.
 
 mod classic;
+mod committed;
 pub mod consumer;
 mod membership;
 mod offset_table;
@@ -20,8 +21,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
-use super::records::Record;
 use super::records::consumer_groups::ConsumerRecord;
+use super::records::{CommittedOffset, Record};
 use super::runtime::{self, ShardState};
 use super::{CoordinatorKind, CoordinatorSettings, Ticket};
 use crate::base::{ErrorCode, Now, WallTime};
@@ -29,6 +30,7 @@ use crate::controller::uuid_base64;
 use crate::wire::records::BatchHeader;
 
 pub use classic::{ClassicGroup, ClassicMember, ClassicState, Protocol};
+pub use committed::{CommittedGroups, KeptGroups};
 pub use consumer::{ConsumerGroup, GroupError, Heartbeat, HeartbeatReply};
 pub use membership::{Assignments, Join, Leaver, Sync};
 use offset_table::OffsetTable;
@@ -438,6 +440,7 @@ impl ShardState for Groups {
     type TimerKind = TimerKind;
     type FollowUp = FollowUp;
     type Message = Infallible;
+    type Kept = KeptGroups;
 
     const KIND: CoordinatorKind = CoordinatorKind::Group;
 
@@ -473,6 +476,23 @@ impl ShardState for Groups {
                 self.offsets.set(&group, &topic, index, offset);
             }
         }
+    }
+
+    fn ended_by(&self, producer_id: i64, committed: bool) -> Vec<Record> {
+        let pending = self.pending.of_producer(producer_id).filter(|_| committed);
+        let record = |(group, topic, index, offset): (&Arc<str>, &Arc<str>, i32, &CommittedOffset)| {
+            let (group, topic) = (group.clone(), topic.clone());
+            Record::Offset { group, topic, index, value: Some(offset.clone()) }
+        };
+        pending.map(record).collect()
+    }
+
+    fn keep(&self, kept: &mut KeptGroups, record: &Record, producer_id: Option<i64>) {
+        self.keep_before(kept, record, producer_id.is_some());
+    }
+
+    fn catch_up(kept: &mut KeptGroups, record: &Record, producer_id: Option<i64>, now: Now) {
+        kept.catch_up(record, producer_id.is_some(), now);
     }
 
     /// A classic group is in memory already as its record has it; only its end is news.

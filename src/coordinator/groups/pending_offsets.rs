@@ -79,6 +79,22 @@ impl PendingOffsets {
         ended
     }
 
+    /// What counts once the transaction of a producer is committed.
+    pub(super) fn of_producer(
+        &self,
+        producer_id: i64,
+    ) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, i32, &CommittedOffset)> {
+        let groups = self.groups.get(&producer_id).into_iter().flatten();
+        let of_groups = groups.filter_map(|group| self.by_group.get_key_value(group));
+        let of_topics = of_groups.flat_map(|(group, topics)| topics.iter().map(move |of| (group, of)));
+        of_topics.flat_map(move |(group, (topic, partitions))| {
+            partitions.iter().filter_map(move |(index, by_producer)| {
+                let offset = by_producer.get(&producer_id)?.as_ref()?;
+                Some((group, topic, *index, offset))
+            })
+        })
+    }
+
     /// Whether a transaction that is open has committed for the partition.
     pub(super) fn is_pending(&self, group: &str, topic: &str, index: i32) -> bool {
         let of_topic = self.by_group.get(group).and_then(|of_group| of_group.get(topic));

@@ -61,6 +61,18 @@ enum WriteKind {
     Complete,
 }
 
+/// How transactions stood before changes that aren't committed yet, by transactional id.
+pub(super) type KeptTransactions = BTreeMap<Arc<str>, KeptTransaction>;
+
+/// How one stood.
+#[derive(Clone, Debug)]
+pub(super) struct KeptTransaction {
+    /// How many records about it aren't committed.
+    ahead: usize,
+    /// None if there was none.
+    value: Option<TransactionValue>,
+}
+
 /// A timer of a transactional id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TransactionTimer {
@@ -86,9 +98,26 @@ impl Transactions {
         self.by_id.get(id)
     }
 
-    /// All transactional ids.
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Transaction)> {
-        self.by_id.iter()
+    /// How the transaction of this id stands as far as that is committed.
+    pub(super) fn committed<'a>(
+        &'a self,
+        kept: &'a KeptTransactions,
+        id: &str,
+    ) -> Option<&'a TransactionValue> {
+        match kept.get(id) {
+            Some(kept) => kept.value.as_ref(),
+            None => self.by_id.get(id).map(|transaction| &transaction.value),
+        }
+    }
+
+    /// How all transactions stand as far as that is committed, by id, those last whose end isn't committed.
+    pub(super) fn all_committed<'a>(
+        &'a self,
+        kept: &'a KeptTransactions,
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a TransactionValue)> {
+        let gone = kept.keys().filter(|id| !self.by_id.contains_key(*id));
+        let ids = self.by_id.keys().chain(gone);
+        ids.filter_map(|id| Some((id, self.committed(kept, id)?)))
     }
 
     /// The transaction of this id, for a request that must know it.
@@ -133,6 +162,7 @@ impl ShardState for Transactions {
     type TimerKind = TransactionTimer;
     type FollowUp = FollowUp;
     type Message = Markers;
+    type Kept = KeptTransactions;
 
     const KIND: CoordinatorKind = CoordinatorKind::Transaction;
     /// What was decided is carried out once it is committed, however late, and nothing else is decided before. Whoever
@@ -159,6 +189,28 @@ impl ShardState for Transactions {
         match self.by_id.get_mut(&record.id) {
             Some(transaction) => transaction.value = value.clone(),
             None => drop(self.by_id.insert(record.id.clone(), Transaction::new(value.clone()))),
+        }
+    }
+
+    fn keep(&self, kept: &mut KeptTransactions, record: &TransactionRecord, _producer_id: Option<i64>) {
+        let before = || KeptTransaction {
+            ahead: 0,
+            value: self.by_id.get(&record.id).map(|transaction| transaction.value.clone()),
+        };
+        kept.entry(record.id.clone()).or_insert_with(before).ahead += 1;
+    }
+
+    fn catch_up(
+        kept: &mut KeptTransactions,
+        record: &TransactionRecord,
+        _producer_id: Option<i64>,
+        _now: Now,
+    ) {
+        let Some(of_id) = kept.get_mut(&record.id) else { return };
+        of_id.ahead -= 1;
+        of_id.value = record.value.clone();
+        if of_id.ahead == 0 {
+            kept.remove(&record.id);
         }
     }
 

@@ -34,6 +34,9 @@ fn growing() -> (World, AlterPartition) {
     (world, proposal)
 }
 
+/// A name, and an edit.
+type Case<T> = (&'static str, fn(&mut T));
+
 fn members(proposal: &AlterPartition) -> Vec<i32> {
     proposal.isr.iter().map(|(id, _)| id.0).collect()
 }
@@ -207,7 +210,7 @@ fn a_proposal_without_an_answer_is_said_again() {
 
 #[test]
 fn an_answer_from_another_time_changes_nothing() {
-    let cases: [(&str, fn(&mut Partition)); 2] = [
+    let cases: [Case<Partition>; 2] = [
         ("of another leader epoch", |partition| partition.leader_epoch += 1),
         ("of an older partition epoch", |partition| partition.partition_epoch = 0),
     ];
@@ -276,7 +279,7 @@ fn a_replica_is_not_taken_in_before_it_has_what_this_leader_began_with() {
 
 #[test]
 fn a_replica_that_is_not_to_stay_is_not_taken_in() {
-    let cases: [(&str, fn(&mut BrokerRegistration)); 3] = [
+    let cases: [Case<BrokerRegistration>; 3] = [
         ("fenced", |broker| broker.fenced = true),
         ("on its way out", |broker| broker.in_controlled_shutdown = true),
         ("registered anew since it fetched", |broker| broker.epoch = 2),
