@@ -16,7 +16,7 @@ use kafka_protocol::protocol::StrBytes;
 use super::topic_changes::{AUTO_CREATE_TIMEOUT_MS, answer_once_applied};
 use super::{Answer, AnyResponse, Api, Context, Refusal, names, prepare::Preparation};
 use crate::base::{ErrorCode, NodeId};
-use crate::controller::{NewTopic, names as topic_names};
+use crate::controller::names as topic_names;
 use crate::coordinator::partition_for;
 
 const GROUP: i8 = 0;
@@ -82,17 +82,7 @@ fn find(context: &mut Context<'_>, kind: i8, key: &str) -> Result<NodeId, ErrorC
     };
     let controller = &mut context.parts.controller;
     if controller.topics().by_name(name).is_none() {
-        let configs = match kind {
-            GROUP => controller.offsets_topic_configs(),
-            _ => controller.transaction_topic_configs(),
-        };
-        let topic = NewTopic {
-            name: name.to_owned(),
-            partitions: -1,
-            replication_factor: -1,
-            configs,
-            ..NewTopic::default()
-        };
+        let topic = controller.automatic_topic(name, context.parts.broker.id);
         controller.create_topic(topic, false).map_err(|_| ErrorCode::CoordinatorNotAvailable)?;
     }
     let topic = controller.topics().by_name(name);

@@ -21,7 +21,7 @@ pub(crate) struct Membership {
     next_heartbeat: Option<Instant>,
     /// Whether it is on its way out.
     leaving: bool,
-    /// Whether the controller has let it go.
+    /// Whether the controller has let it go, or it doesn't wait for that.
     may_go: bool,
 }
 
@@ -42,7 +42,7 @@ impl Membership {
         self.next_heartbeat
     }
 
-    /// Whether the controller has let the broker go.
+    /// Whether the broker goes now: the controller has let it, or it doesn't wait for that.
     pub(crate) fn may_go(&self) -> bool {
         self.may_go
     }
@@ -86,8 +86,12 @@ impl Parts<'_> {
         self.broker.send_heartbeat();
     }
 
-    /// The broker is to go, as soon as others have taken over what it leads.
+    /// The broker is to go, as soon as others have taken over what it leads; without `controlled.shutdown.enable` at once.
     pub(crate) fn leave(&mut self) {
+        if !self.settings().replication.controlled_shutdown_enable {
+            self.broker.membership.may_go = true;
+            return;
+        }
         self.broker.membership.leaving = true;
         self.broker.send_heartbeat();
     }

@@ -196,22 +196,17 @@ fn create<'a>(
     let (sound, bad): (Vec<_>, Vec<_>) = names.iter().partition(|name| topic_names::check(name).is_ok());
     created.extend(bad.into_iter().map(|name: &TopicName| (name, Err(ErrorCode::InvalidTopicException))));
     let controller = &mut context.parts.controller;
-    if !may_create || !controller.settings().topics.auto_create_topics_enable {
+    let broker = context.parts.broker.id;
+    if !may_create || !controller.settings_of(broker).topics.auto_create_topics_enable {
         return created;
     }
-    let topic = |name: &&TopicName| NewTopic {
-        name: name.to_string(),
-        partitions: -1,
-        replication_factor: -1,
-        ..NewTopic::default()
-    };
+    let topics: Vec<NewTopic> = sound.iter().map(|name| controller.automatic_topic(name, broker)).collect();
     // Above the bound of CreateTopics nothing is made, and what is missing stays so.
-    let partitions: u64 =
-        sound.iter().map(|name| u64::from(controller.default_partitions(name).max(0) as u32)).sum();
+    let partitions: u64 = topics.iter().map(|topic| u64::from(topic.partitions.max(0) as u32)).sum();
     if partitions > MAX_PARTITIONS_A_REQUEST {
         return created;
     }
-    let topics = controller.create_topics(sound.iter().map(topic).collect(), false);
+    let topics = controller.create_topics(topics, false);
     created.extend(sound.into_iter().zip(topics.into_iter().map(|topic| {
         topic.map_err(|error| match error.code() {
             // Clients don't expect it here: a name that can't be had is just not there.

@@ -42,6 +42,7 @@ pub(super) fn bind(options: BrokerOptions) -> Result<Server, Failure> {
         StartError::Settings(_)
         | StartError::Topic { .. }
         | StartError::BrokerCount { .. }
+        | StartError::IdRange { .. }
         | StartError::UnknownBroker { .. }
         | StartError::ControlNotLoopback { .. }
         | StartError::PortRange { .. } => Failure::usage(error),

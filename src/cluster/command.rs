@@ -1,5 +1,7 @@
 //! What the process or its user may ask of a cluster.
 
+use std::time::Duration;
+
 use super::{BrokerState, Link, MAX_BROKERS, NodeConfig, Party};
 use crate::base::{ConnectionId, NodeId};
 use crate::controller::{ControllerError, NewTopic};
@@ -129,6 +131,12 @@ pub enum CommandError {
     /// A link leads from one to another.
     #[error("a link has two different ends, and both are the same here")]
     SameEnds,
+    /// A link would be too slow.
+    #[error("a link may take {} ms at most", max.as_millis())]
+    DelayTooLong {
+        /// The longest there may be.
+        max: Duration,
+    },
     /// There can't be more brokers.
     #[error("there are {MAX_BROKERS} brokers already, the most that one process runs")]
     TooManyBrokers,

@@ -19,12 +19,16 @@ impl Cluster {
         brokers
     }
 
-    /// Stops a broker as its users do: it leaves once others have taken over what it leads.
+    /// Stops a broker as its users do: it leaves once others have taken over what it leads, or at once where
+    /// `controlled.shutdown.enable` is off.
     pub(super) fn stop(&mut self, now: Now, id: NodeId) -> Result<(), CommandError> {
         let at = self.find(id)?;
         self.check_state(at, "running", |state| state == BrokerState::Running)?;
         let (_, mut parts, ..) = self.lend(at, now);
         parts.leave();
+        if parts.broker.membership.may_go() {
+            self.go_down(now, at);
+        }
         Ok(())
     }
 

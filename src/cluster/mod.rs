@@ -368,6 +368,10 @@ impl Cluster {
             Command::ThawBroker(id) => self.thaw(now, id)?,
             Command::SetLink { from, to, link } => {
                 self.check_ends(from, to)?;
+                let max = self.faults.limits().max_time;
+                if link.delay > max {
+                    return Err(CommandError::DelayTooLong { max });
+                }
                 self.links.set(now.instant, from, to, link);
             }
             Command::Shutdown => self.release_all(now),

@@ -58,6 +58,9 @@ impl From<CommandError> for Problem {
             CommandError::InvalidBrokerId(_) => {
                 (Blame::Request, "choose another id, or none for the next free one")
             }
+            CommandError::DelayTooLong { .. } => {
+                (Blame::Request, "let the delay be shorter, or cut the link instead")
+            }
             CommandError::SameEnds => (Blame::Request, "GET /links lists the links that there are"),
             CommandError::TooManyBrokers => (Blame::State, "remove a broker first"),
             CommandError::LastBroker(_) => (Blame::State, "add another broker first"),
@@ -71,6 +74,7 @@ impl From<CommandError> for Problem {
                 HoldError::NoSuchHold(_) => (Blame::Missing, "GET /holds lists the rules that there are"),
                 HoldError::TooManyRules { .. } => (Blame::State, "DELETE a rule that isn't needed any more"),
                 HoldError::NoCount
+                | HoldError::TimeLimitTooLong { .. }
                 | HoldError::UnknownApi(_)
                 | HoldError::NamesNoTopics { .. }
                 | HoldError::NamesNoGroups { .. } => (Blame::Request, "change the rule"),

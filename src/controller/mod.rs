@@ -19,6 +19,27 @@ mod placement;
 mod reassignment;
 mod registration;
 mod scram_credentials;
+/// The configs that `__consumer_offsets` is made with.
+fn offsets_topic_configs(settings: &BrokerSettings) -> Vec<(String, Option<String>)> {
+    let segment_bytes = settings.offsets.topic_segment_bytes.to_string();
+    let configs =
+        [("cleanup.policy", "compact"), ("compression.type", "producer"), ("segment.bytes", &segment_bytes)];
+    configs.map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).to_vec()
+}
+
+/// The configs that `__transaction_state` is made with.
+fn transaction_topic_configs(settings: &BrokerSettings) -> Vec<(String, Option<String>)> {
+    let settings = &settings.transactions;
+    let configs = [
+        ("cleanup.policy", "compact".to_owned()),
+        ("compression.type", "uncompressed".to_owned()),
+        ("min.insync.replicas", settings.state_log_min_isr.to_string()),
+        ("segment.bytes", settings.state_log_segment_bytes.to_string()),
+        ("unclean.leader.election.enable", "false".to_owned()),
+    ];
+    configs.map(|(name, value)| (name.to_owned(), Some(value))).to_vec()
+}
+
 #[cfg(test)]
 mod tests;
 mod topics;
@@ -248,54 +269,33 @@ impl Controller {
         configs::describe_created_topic(&topic.overrides, &self.configs)
     }
 
-    /// The configs that `__consumer_offsets` is made with.
-    pub fn offsets_topic_configs(&self) -> Vec<(String, Option<String>)> {
-        let segment_bytes = self.settings().offsets.topic_segment_bytes.to_string();
-        let configs = [
-            ("cleanup.policy", "compact"),
-            ("compression.type", "producer"),
-            ("segment.bytes", &segment_bytes),
-        ];
-        configs.map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).to_vec()
-    }
-
-    /// The configs that `__transaction_state` is made with.
-    pub fn transaction_topic_configs(&self) -> Vec<(String, Option<String>)> {
-        let settings = &self.settings().transactions;
-        let configs = [
-            ("cleanup.policy", "compact".to_owned()),
-            ("compression.type", "uncompressed".to_owned()),
-            ("min.insync.replicas", settings.state_log_min_isr.to_string()),
-            ("segment.bytes", settings.state_log_segment_bytes.to_string()),
-            ("unclean.leader.election.enable", "false".to_owned()),
-        ];
-        configs.map(|(name, value)| (name.to_owned(), Some(value))).to_vec()
+    /// A topic that a broker has made since a client needs it, as that broker's own settings say (Kafka's
+    /// `DefaultAutoTopicCreationManager.creatableTopic`). The brokers' own topics get as many replicas as there are brokers
+    /// for at most, so that they work on one broker with Kafka's default of 3.
+    pub fn automatic_topic(&self, name: &str, broker: NodeId) -> NewTopic {
+        let settings = self.settings_of(broker);
+        let BrokerSettings { offsets, transactions, topics, .. } = &**settings;
+        let usable = self.brokers().iter().filter(|broker| !broker.in_controlled_shutdown).count();
+        let usable = i16::try_from(usable).unwrap_or(i16::MAX).max(1);
+        let (partitions, replication_factor, configs) = match name {
+            names::CONSUMER_OFFSETS => (
+                offsets.topic_num_partitions,
+                offsets.topic_replication_factor.min(usable),
+                offsets_topic_configs(settings),
+            ),
+            names::TRANSACTION_STATE => (
+                transactions.state_log_num_partitions,
+                transactions.state_log_replication_factor.min(usable),
+                transaction_topic_configs(settings),
+            ),
+            _ => (topics.num_partitions, topics.default_replication_factor, Vec::new()),
+        };
+        NewTopic { name: name.to_owned(), partitions, replication_factor, configs, ..NewTopic::default() }
     }
 
     fn decide(&mut self, change: Change) {
         self.last_change += 1;
         self.changes.push(change);
-    }
-
-    /// Partitions of a topic that is made without saying how many.
-    pub(crate) fn default_partitions(&self, name: &str) -> i32 {
-        match name {
-            names::CONSUMER_OFFSETS => self.settings().offsets.topic_num_partitions,
-            names::TRANSACTION_STATE => self.settings().transactions.state_log_num_partitions,
-            _ => self.settings().topics.num_partitions,
-        }
-    }
-
-    /// Replicas of each partition of a topic that is made without saying how many. The brokers' own topics get as many as
-    /// their settings say and as there are brokers for, so that they work on one broker with Kafka's default of 3.
-    fn default_replication_factor(&self, name: &str) -> i16 {
-        let usable = self.brokers().iter().filter(|broker| !broker.in_controlled_shutdown).count();
-        let usable = i16::try_from(usable).unwrap_or(i16::MAX).max(1);
-        match name {
-            names::CONSUMER_OFFSETS => self.settings().offsets.topic_replication_factor.min(usable),
-            names::TRANSACTION_STATE => self.settings().transactions.state_log_replication_factor.min(usable),
-            _ => self.settings().topics.default_replication_factor,
-        }
     }
 
     /// The topic's own configs, and what they amount to.

@@ -304,12 +304,12 @@ impl Controller {
 
     fn place_automatically(&mut self, new: &NewTopic) -> Result<Vec<Vec<NodeId>>, ControllerError> {
         let factor = match new.replication_factor {
-            -1 => self.default_replication_factor(&new.name),
+            -1 => self.settings().topics.default_replication_factor,
             factor if factor <= 0 => return Err(ControllerError::InvalidReplicationFactor(factor)),
             factor => factor,
         };
         let count = match new.partitions {
-            -1 => self.default_partitions(&new.name),
+            -1 => self.settings().topics.num_partitions,
             count if count <= 0 => return Err(ControllerError::InvalidPartitionCount(count)),
             count => count,
         };

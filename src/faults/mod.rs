@@ -149,11 +149,14 @@ pub struct FaultLimits {
     /// The most requests that all rules together hold at a time; further ones pass as if there were no rule. Default
     /// 10,000.
     pub max_held: usize,
+    /// The longest time for which a rule may hold a request, if it says for how long, and the longest delay of a link.
+    /// Default 24 hours.
+    pub max_time: Duration,
 }
 
 impl Default for FaultLimits {
     fn default() -> Self {
-        FaultLimits { max_rules: 1_000, max_held: 10_000 }
+        FaultLimits { max_rules: 1_000, max_held: 10_000, max_time: Duration::from_secs(24 * 60 * 60) }
     }
 }
 
@@ -169,6 +172,12 @@ pub enum HoldError {
     /// It would hold nothing.
     #[error("a rule that holds 0 requests holds none: leave the count out, or let it be 1 or more")]
     NoCount,
+    /// It would hold requests for too long.
+    #[error("a rule holds a request for {} ms at most; leave the time limit out to hold it until it is released", max.as_millis())]
+    TimeLimitTooLong {
+        /// The longest there may be.
+        max: Duration,
+    },
     /// There is no such rule.
     #[error("there is no rule {0}: it was removed, or never made")]
     NoSuchHold(HoldId),
@@ -200,6 +209,11 @@ pub struct Faults {
 }
 
 impl Faults {
+    /// What bounds what goes wrong.
+    pub fn limits(&self) -> &FaultLimits {
+        &self.limits
+    }
+
     /// Nothing goes wrong yet.
     pub fn new(limits: FaultLimits) -> Self {
         Faults { limits, holds: Vec::new(), last_id: 0, pinned: BTreeSet::new() }
@@ -215,6 +229,9 @@ impl Faults {
         }
         if rule.count == Some(0) {
             return Err(HoldError::NoCount);
+        }
+        if rule.time_limit.is_some_and(|limit| limit > self.limits.max_time) {
+            return Err(HoldError::TimeLimitTooLong { max: self.limits.max_time });
         }
         self.last_id += 1;
         let id = HoldId(self.last_id);
@@ -339,6 +356,16 @@ mod tests {
 
     fn before() -> HoldRule {
         HoldRule::new(HoldPoint::BeforeApply)
+    }
+
+    #[test]
+    fn a_rule_holds_for_a_day_at_most() {
+        let mut faults = Faults::new(FaultLimits::default());
+        let day = Duration::from_secs(24 * 60 * 60);
+        let rule = |limit| HoldRule { time_limit: Some(limit), ..HoldRule::new(HoldPoint::BeforeApply) };
+        assert!(faults.add_hold(rule(day)).is_ok());
+        let refused = faults.add_hold(rule(day + Duration::from_nanos(1)));
+        assert_eq!(refused, Err(HoldError::TimeLimitTooLong { max: day }));
     }
 
     #[test]

@@ -256,6 +256,14 @@ pub enum StartError {
         /// How many were asked for.
         count: u32,
     },
+    /// The ids that follow the first broker's don't suffice.
+    #[error("there is no id {first} + {by} for another broker: choose a lower node.id for the first")]
+    IdRange {
+        /// The first broker's id.
+        first: i32,
+        /// How many brokers there are before.
+        by: u32,
+    },
     /// A broker that has settings of its own isn't among those that are to run.
     #[error("there is no broker {id}: the brokers are {first} to {last}")]
     UnknownBroker {
@@ -312,6 +320,7 @@ impl From<StartError> for io::Error {
             | StartError::Resolve { source, .. }
             | StartError::Runtime { source } => source.kind(),
             StartError::BrokerCount { .. }
+            | StartError::IdRange { .. }
             | StartError::UnknownBroker { .. }
             | StartError::PortRange { .. }
             | StartError::ControlNotLoopback { .. }

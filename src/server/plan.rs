@@ -39,7 +39,8 @@ pub(super) fn plan(
         return Err(StartError::BrokerCount { count });
     }
     let first = shared.settings.node_id.0;
-    let last = first.checked_add_unsigned(count - 1).ok_or(StartError::BrokerCount { count })?;
+    let by = count - 1;
+    let last = first.checked_add_unsigned(by).ok_or(StartError::IdRange { first, by })?;
     if let Some(id) = own.keys().find(|id| !(first..=last).contains(&id.0)) {
         return Err(StartError::UnknownBroker { id: id.0, first, last });
     }
@@ -182,6 +183,11 @@ mod tests {
             error(2, &[("listeners", "PLAINTEXT://:65535")], &[]),
             "there is no port 65535 + 1 for another broker: choose a lower one for the first"
         );
+        assert_eq!(
+            error(3, &[("node.id", "2147483646")], &[]),
+            "there is no id 2147483646 + 2 for another broker: choose a lower node.id for the first"
+        );
+        assert!(planned(2, &[("node.id", "2147483646")], &[]).is_ok());
         assert_eq!(localhost(7).port, 7);
     }
 }

@@ -249,7 +249,7 @@ fn groups_and_clients_are_known() {
 
 #[test]
 fn so_many_requests_are_held_and_no_more() {
-    let limits = FaultLimits { max_rules: 1, max_held: 2 };
+    let limits = FaultLimits { max_rules: 1, max_held: 2, ..FaultLimits::default() };
     let mut world = World::of(ClusterConfig { fault_limits: limits, ..ClusterConfig::default() });
     world.create_topic("t", 1, &[]);
     hold(&mut world, before(PRODUCE_KEY));

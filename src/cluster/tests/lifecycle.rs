@@ -140,3 +140,35 @@ fn leaders_isrs_and_fetchers_are_the_users_to_steer() {
     world.command(away).unwrap();
     assert_eq!(world.partition("t").leader, Some(NodeId(2)));
 }
+
+#[test]
+fn a_broker_that_is_to_go_without_asking_hands_nothing_over() {
+    let mut world = World::of_brokers(3, &[("controlled.shutdown.enable", "false")]);
+    world.create_replicated("t", &[1, 2, 3], &[]);
+    world.command(Command::StopBroker(NodeId(1))).unwrap();
+    assert_eq!(world.cluster.brokers()[0], (NodeId(1), BrokerState::Down));
+    let partition = world.partition("t");
+    assert_eq!(
+        (partition.leader, partition.isr.len()),
+        (Some(NodeId(1)), 3),
+        "nobody has told the controller"
+    );
+    world.advance(Duration::from_secs(9));
+    let partition = world.partition("t");
+    assert_eq!((partition.leader, &*partition.isr), (Some(NodeId(2)), &[2, 3].map(NodeId)[..]));
+    world.command(Command::StartBroker { broker: NodeId(1), kept: Kept::Everything }).unwrap();
+    world.advance(Duration::from_secs(1));
+    assert_eq!(world.partition("t").isr.len(), 3);
+}
+
+#[test]
+fn a_link_is_slow_for_a_day_at_most() {
+    let mut world = World::of_brokers(2, &[]);
+    let max = Duration::from_secs(24 * 60 * 60);
+    let mut set = |delay| {
+        let (from, to) = (Party::Broker(NodeId(1)), Party::Broker(NodeId(2)));
+        world.command(Command::SetLink { from, to, link: Link { delay, cut: false } })
+    };
+    assert_eq!(set(max), Ok(Done::AsAsked));
+    assert_eq!(set(max + Duration::from_nanos(1)), Err(CommandError::DelayTooLong { max }));
+}

@@ -286,6 +286,53 @@ fn a_broker_has_configs_of_its_own_and_tells_of_them_alone() {
     assert_eq!(config(&mut world, 2, "", threads).1, Some(("3".to_owned(), 3)));
 }
 
+/// Adds a broker with configs of its own.
+fn add_broker(world: &mut World, id: i32, configs: &[(&str, &str)]) {
+    let mut config = ClusterConfig::default().nodes.remove(0);
+    config.id = NodeId(id);
+    config.configs = Overrides::parse(Resource::Broker, configs.iter().copied()).unwrap();
+    world.command(Command::AddBroker(config)).unwrap();
+}
+
+#[test]
+fn a_broker_makes_topics_by_its_own_settings_and_the_controller_by_those_of_all() {
+    let mut world = World::of_brokers(2, &[("num.partitions", "2")]);
+    let own = [
+        ("num.partitions", "5"),
+        ("default.replication.factor", "3"),
+        ("offsets.topic.num.partitions", "7"),
+        ("offsets.topic.replication.factor", "2"),
+        ("offsets.topic.segment.bytes", "1048577"),
+    ];
+    add_broker(&mut world, 3, &own);
+    add_broker(&mut world, 4, &[("auto.create.topics.enable", "false")]);
+    let sizes = |world: &World, name: &str| {
+        let topics = world.cluster.controller().topics();
+        let partitions = topics.by_name(name).map(|topic| topic.partitions.clone());
+        partitions.map(|partitions| (partitions.len(), partitions[0].replicas.len()))
+    };
+    // Metadata makes topics as the broker has it that is asked.
+    for (broker, name, expected) in [(1, "by-1", Some((2, 1))), (3, "by-3", Some((5, 3))), (4, "by-4", None)]
+    {
+        let client = world.connect_to(broker);
+        let asked = MetadataRequestTopic::default().with_name(Some(topic(name)));
+        let request =
+            MetadataRequest::default().with_topics(Some(vec![asked])).with_allow_auto_topic_creation(true);
+        world.send(client, 12, &request);
+        assert_eq!(sizes(&world, name), expected, "{name}");
+    }
+    let client = world.connect_to(3);
+    world.send(client, 4, &FindCoordinatorRequest::default().with_coordinator_keys(vec![text("g")]));
+    assert_eq!(sizes(&world, "__consumer_offsets"), Some((7, 2)));
+    let offsets = world.cluster.controller().topics().by_name("__consumer_offsets").unwrap();
+    assert_eq!(offsets.config.segment_bytes, 1_048_577);
+    // CreateTopics goes to the controller, whoever is asked.
+    let mut request = create_topics("created", -1, &[]);
+    request.topics[0].replication_factor = -1;
+    world.send(client, 7, &request);
+    assert_eq!(sizes(&world, "created"), Some((2, 1)));
+}
+
 #[test]
 fn eligible_leaders_are_a_feature_that_clients_see() {
     let mut world = World::new();

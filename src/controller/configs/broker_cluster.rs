@@ -17,7 +17,7 @@ keys! { CLUSTER_KEYS;
         "The broker's rack: replicas of a partition are spread over racks, and a fetch may name one.";
     "broker.session.timeout.ms": Int = Some("9000"), Any, Medium, ReadOnly, Acts =>
         "How long a broker may be silent before the controller fences it.";
-    "controlled.shutdown.enable": Boolean = Some("true"), Any, Medium, ReadOnly, Stored =>
+    "controlled.shutdown.enable": Boolean = Some("true"), Any, Medium, ReadOnly, Acts =>
         "Whether a broker hands over its leaderships before it stops.";
     "controller.listener.names": String = None, Any, High, ReadOnly, Acts =>
         "The listeners of controllers, which huld doesn't open.";

@@ -120,6 +120,8 @@ part! {
         unclean_leader_election_interval_ms: u64 = "unclean.leader.election.interval.ms";
         broker_heartbeat_interval_ms: u64 = "broker.heartbeat.interval.ms";
         broker_session_timeout_ms: u64 = "broker.session.timeout.ms";
+        /// Whether a broker that is stopped hands over what it leads before it goes.
+        controlled_shutdown_enable: bool = "controlled.shutdown.enable";
     }
 }
 
