@@ -321,7 +321,8 @@ impl World {
                 Output::BrokerDown(_)
                 | Output::BrokerUp(_)
                 | Output::BrokerRemoved(_)
-                | Output::Configured(..) => {}
+                | Output::Configured(..)
+                | Output::LogLevels(_) => {}
             }
         }
     }

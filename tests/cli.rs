@@ -196,6 +196,43 @@ fn refused_connections_are_one_line_in_the_log() {
     assert!(log.contains("HTTP"), "{log}");
 }
 
+#[test]
+fn a_client_changes_the_level_of_a_logger() {
+    let mut child = huld(&["--port", "0"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("://127.0.0.1:") {
+        line.clear();
+        assert_ne!(out.read_line(&mut line).unwrap(), 0);
+    }
+    let lines = [line];
+    ask(&mut TcpStream::connect(address(&lines)).unwrap());
+    // IncrementalAlterConfigs v0: of the loggers (8) of broker 1, one is set (0).
+    let string = |text: &str| [&(text.len() as u16).to_be_bytes(), text.as_bytes()].concat();
+    let header = [&[0, 44, 0, 0, 0, 0, 0, 1, 0xff, 0xff][..], &[0, 0, 0, 1, 8], &string("1"), &[0, 0, 0, 1]];
+    let set = [&string("huld::server::listener")[..], &[0], &string("DEBUG"), &[0]];
+    let request = [header.concat(), set.concat()].concat();
+    let mut admin = TcpStream::connect(address(&lines)).unwrap();
+    admin.write_all(&(request.len() as u32).to_be_bytes()).unwrap();
+    admin.write_all(&request).unwrap();
+    let mut answer = [0; 18];
+    admin.read_exact(&mut answer).unwrap();
+    // Length, correlation id, throttle time, one resource, no error.
+    assert_eq!(answer[4..], [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]);
+    ask(&mut TcpStream::connect(address(&lines)).unwrap());
+    // The one before is seen to be gone by the time that this is answered.
+    ask(&mut TcpStream::connect(address(&lines)).unwrap());
+    signal(&child, Signal::TERM);
+    let mut log = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    child.wait().unwrap();
+    let told = "a client has changed levels of loggers: ";
+    let (before, after) = log.split_once(told).unwrap_or_else(|| panic!("{log}"));
+    assert!(!before.contains("DEBUG"), "{log}");
+    assert!(after.lines().next().unwrap().contains("huld::server::listener=DEBUG"), "{log}");
+    assert!(after.contains("DEBUG huld::server::listener: "), "{log}");
+}
+
 /// A file for one test, gone when this is dropped.
 struct File(std::path::PathBuf);
 

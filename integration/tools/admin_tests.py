@@ -52,6 +52,26 @@ def configs_of_brokers_and_others():
     configs("--alter", *of, "--delete-config", "producer_byte_rate")
 
 
+@test(limit_s=300)
+def levels_of_loggers():
+    with raw.Connection(BOOTSTRAP) as connection:
+        broker = str(connection.brokers()[0][0])
+    of = ("--entity-type", "broker-loggers", "--entity-name", broker)
+
+    def levels():
+        return dict(re.findall(r"^  (\S+)=(\w+) sensitive=false synonyms=\{\}$", configs("--describe", *of), re.MULTILINE))
+
+    before = levels()
+    check("root" in before, f"there is no root among {before}")
+    logger = next(name for name in before if name != "root")
+    configs("--alter", *of, "--add-config", f"{logger}=TRACE")
+    equal(levels(), {**before, logger: "TRACE"}, "levels")
+    configs("--alter", *of, "--delete-config", logger)
+    equal(levels(), {**before, logger: before["root"]}, "levels once it has none of its own")
+    output = refused("configs", "--alter", *of, "--add-config", "no.such.logger=INFO")
+    check("InvalidConfigurationException" in output or "no.such.logger" in output, f"an unknown logger: {output}")
+
+
 @test(limit_s=180)
 def log_dirs():
     topic = filled(10)

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::config_resources::{BROKER, CLIENT_METRICS, GROUP, TOPIC};
+use super::config_resources::{BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC};
 use super::context::Context;
 use crate::base::{ErrorCode, NodeId};
-use crate::controller::{ConfigAlteration, ConfigOperation, ConfigTarget};
+use crate::controller::{ConfigAlteration, ConfigOperation, ConfigTarget, LoggerError};
 
 /// A request to change configs.
 #[derive(Clone, Debug)]
@@ -58,12 +58,16 @@ pub(crate) fn alter(context: &mut Context<'_>, request: AlterRequest) -> Vec<Out
         let is_repeated = times.get(&(kind, name.clone())).is_some_and(|times| *times > 1);
         let checked = match is_repeated {
             true => Err(invalid("a resource may be named once")),
-            false => check(this, kind, &name, configs),
+            false => check_keys(&configs),
         };
-        let done = checked.and_then(|(target, operations)| {
-            let alteration = ConfigAlteration { replaces, operations };
-            let altered = context.parts.controller.alter_configs(&target, &alteration, validate_only);
-            altered.map_err(|error| (error.code(), Some(error.to_string())))
+        let done = checked.and_then(|()| match kind {
+            BROKER_LOGGER if !replaces => alter_loggers(context, &name, configs, validate_only),
+            _ => {
+                let (target, operations) = target(this, kind, &name, configs)?;
+                let alteration = ConfigAlteration { replaces, operations };
+                let altered = context.parts.controller.alter_configs(&target, &alteration, validate_only);
+                altered.map_err(|error| (error.code(), Some(error.to_string())))
+            }
         });
         let (error, why) = done.err().unwrap_or((ErrorCode::None, None));
         Outcome { kind, name, error, why }
@@ -77,12 +81,7 @@ fn invalid(why: impl Into<String>) -> Refused {
     (ErrorCode::InvalidRequest, Some(why.into()))
 }
 
-fn check(
-    this: NodeId,
-    kind: i8,
-    name: &str,
-    configs: Vec<(String, WireOperation)>,
-) -> Result<(ConfigTarget, Vec<(String, ConfigOperation)>), Refused> {
+fn check_keys(configs: &[(String, WireOperation)]) -> Result<(), Refused> {
     let mut keys: Vec<&String> = configs.iter().map(|(key, _)| key).collect();
     keys.sort();
     if keys.windows(2).any(|pair| pair[0] == pair[1]) {
@@ -93,6 +92,41 @@ fn check(
     if !nulls.is_empty() {
         return Err(invalid(format!("no value (null) is given for {}", nulls.join(", "))));
     }
+    Ok(())
+}
+
+/// Sets levels of loggers, or lets them have those of the loggers above them (`RuntimeLoggerManager`).
+fn alter_loggers(
+    context: &mut Context<'_>,
+    name: &str,
+    configs: Vec<(String, WireOperation)>,
+    validate_only: bool,
+) -> Result<(), Refused> {
+    let this = context.parts.broker.id.0;
+    if name.parse() != Ok(this) {
+        return Err(invalid(format!("this is broker {this}; loggers of broker '{name}' are changed there")));
+    }
+    let changes = configs.into_iter().map(|(logger, operation)| match operation {
+        WireOperation::Good(ConfigOperation::Set(level)) => Ok((logger, Some(level))),
+        WireOperation::Good(ConfigOperation::Delete) => Ok((logger, None)),
+        _ => Err(invalid("a logger's level can be set or deleted, nothing else")),
+    });
+    let changes: Vec<_> = changes.collect::<Result<_, _>>()?;
+    context.parts.controller.loggers_mut().alter(&changes, validate_only).map_err(|error| {
+        let code = match error {
+            LoggerError::Unknown(_) | LoggerError::Level { .. } => ErrorCode::InvalidConfig,
+            LoggerError::Root => ErrorCode::InvalidRequest,
+        };
+        (code, Some(error.to_string()))
+    })
+}
+
+fn target(
+    this: NodeId,
+    kind: i8,
+    name: &str,
+    configs: Vec<(String, WireOperation)>,
+) -> Result<(ConfigTarget, Vec<(String, ConfigOperation)>), Refused> {
     let target = match kind {
         TOPIC => ConfigTarget::Topic(name.to_owned()),
         BROKER if name.is_empty() => ConfigTarget::AllBrokers,

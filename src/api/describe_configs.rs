@@ -1,10 +1,10 @@
-//! DescribeConfigs (32), versions 1–4: the configs of topics, brokers, groups and client-metrics subscriptions.
+//! DescribeConfigs (32), versions 1–4: the configs of topics, brokers, groups and client-metrics subscriptions, and the
+//! levels of a broker's loggers.
 //!
 //! No keys, null or empty, means all; unknown keys are left out. A broker is asked about itself, or (with an empty
 //! name) about what holds for all brokers. Versions: 1 has sources and synonyms (KIP-226); 3 types and documentation
-//! (KIP-569).
-//!
-//! Not done: BROKER_LOGGER, which is answered with INVALID_REQUEST, since huld's logs have no loggers of that kind.
+//! (KIP-569). Loggers are those of the process, and so the same for all its brokers (KIP-412): huld's modules that log, and
+//! `root`.
 
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::{
@@ -12,11 +12,12 @@ use kafka_protocol::messages::describe_configs_response::{
 };
 use kafka_protocol::messages::{ApiKey, DescribeConfigsRequest, DescribeConfigsResponse};
 
-use super::config_resources::{BROKER, CLIENT_METRICS, GROUP, TOPIC};
+use super::config_resources::{BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC};
 use super::{Answer, Api, Context, Refusal, names, prepare::Preparation};
 use crate::base::ErrorCode;
 use crate::controller::configs::{
-    DescribedConfig, Resource, describe_broker, describe_broker_defaults, describe_plain, describe_topic,
+    ConfigSource, DescribedConfig, Resource, describe_broker, describe_broker_defaults, describe_plain,
+    describe_topic,
 };
 use crate::controller::names as topic_names;
 
@@ -39,10 +40,13 @@ impl Api for DescribeConfigs {
             let result = DescribeConfigsResult::default()
                 .with_resource_type(resource.resource_type)
                 .with_resource_name(resource.resource_name.clone());
-            match described(context, resource) {
-                Ok(configs) => {
-                    result.with_configs(configs.iter().map(|config| row(config, &request, version)).collect())
-                }
+            let rows = match resource.resource_type {
+                BROKER_LOGGER => logger_rows(context, resource),
+                _ => described(context, resource)
+                    .map(|configs| configs.iter().map(|config| row(config, &request, version)).collect()),
+            };
+            match rows {
+                Ok(rows) => result.with_configs(rows),
                 Err((error, why)) => {
                     result.with_error_code(error.code()).with_error_message(Some(names::text(why)))
                 }
@@ -91,6 +95,30 @@ fn described(
         GROUP => Ok(describe_plain(Resource::Group, controller.group_configs(name), keys)),
         kind => Err((ErrorCode::InvalidRequest, format!("resources of type {kind} have no configs here"))),
     }
+}
+
+fn logger_rows(
+    context: &Context<'_>,
+    resource: &DescribeConfigsResource,
+) -> Result<Vec<DescribeConfigsResourceResult>, (ErrorCode, String)> {
+    let name = resource.resource_name.as_str();
+    let this = context.parts.broker.id.0;
+    if name.parse() != Ok(this) {
+        return Err((
+            ErrorCode::InvalidRequest,
+            format!("this is broker {this}; ask broker '{name}' about its loggers"),
+        ));
+    }
+    let keys = resource.configuration_keys.as_ref().filter(|keys| !keys.is_empty());
+    let is_asked = |logger: &str| keys.is_none_or(|keys| keys.iter().any(|key| key.as_str() == logger));
+    let loggers = context.parts.controller.loggers().iter().filter(|(logger, _)| is_asked(logger));
+    let rows = loggers.map(|(logger, level)| {
+        DescribeConfigsResourceResult::default()
+            .with_name(names::text(logger))
+            .with_value(Some(names::text(level.name())))
+            .with_config_source(ConfigSource::DynamicBrokerLogger.code())
+    });
+    Ok(rows.collect())
 }
 
 fn row(

@@ -1,12 +1,12 @@
 //! IncrementalAlterConfigs (44), versions 0–1: sets, deletes, appends to and subtracts from single configs of topics,
-//! brokers, groups and client-metrics subscriptions (KIP-339).
+//! brokers, groups and client-metrics subscriptions (KIP-339), and levels of the process's loggers (KIP-412).
 //!
 //! A resource's changes are taken together or not at all. Topics act by their new configs at once, and inherit what is
 //! changed for a broker (where there are several brokers: what is changed for all of them). So do limits of connections: who
 //! waits for a place gets it, and if there are more than `max.connections` by now the quietest are closed. The answer comes
 //! once every broker knows.
 //!
-//! Not as in Kafka: unknown broker keys and changes of listeners are refused with INVALID_REQUEST; so is BROKER_LOGGER.
+//! Not as in Kafka: unknown broker keys and changes of listeners are refused with INVALID_REQUEST.
 
 use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{ApiKey, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};

@@ -30,7 +30,7 @@ pub(super) fn run(
 ) -> Result<ExitCode, Failure> {
     let (options, warnings) = args.options(DefaultPort::Free)?;
     let options = BrokerOptions { give_back_memory, ..options };
-    logging::start(args.log_format, &warnings);
+    let options = BrokerOptions { log_control: Some(logging::start(args.log_format, &warnings)), ..options };
     serve::raise_open_files();
     let runtime = Server::runtime().map_err(Failure::start)?;
     runtime.block_on(async {

@@ -12,7 +12,7 @@ use crate::server::{BrokerOptions, Clock, Server, StartError};
 pub(super) fn run(args: &BrokerArgs, give_back_memory: fn()) -> Result<ExitCode, Failure> {
     let (options, warnings) = args.options(DefaultPort::Settings)?;
     let options = BrokerOptions { give_back_memory, ..options };
-    logging::start(args.log_format, &warnings);
+    let options = BrokerOptions { log_control: Some(logging::start(args.log_format, &warnings)), ..options };
     raise_open_files();
     // Never dropped: what is left when the process ends is the system's to take back, which is quicker at it.
     let runtime = ManuallyDrop::new(Server::runtime().map_err(Failure::start)?);

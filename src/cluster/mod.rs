@@ -32,7 +32,7 @@ use crate::base::entropy::Entropy;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::{ConnectionId, Instant, NodeId, Now};
 use crate::controller::configs::{BrokerConfigs, BrokerSettings, ConfigError, Overrides, Resource};
-use crate::controller::{BrokerRegistration, Controller, ListenerEndpoint};
+use crate::controller::{BrokerRegistration, Controller, ListenerEndpoint, Loggers};
 use crate::coordinator::{Shard, Storage, TimerChange, TimerKey};
 use crate::faults::{FaultLimits, Faults, HoldId};
 use crate::log::ChunkPool;
@@ -71,6 +71,8 @@ pub struct ClusterConfig {
     pub link_delay: Duration,
     /// Bounds of what users may have go wrong.
     pub fault_limits: FaultLimits,
+    /// The process's loggers.
+    pub loggers: Loggers,
 }
 
 impl Default for ClusterConfig {
@@ -89,6 +91,7 @@ impl Default for ClusterConfig {
             log_memory_bytes: 1 << 30,
             link_delay: Duration::ZERO,
             fault_limits: FaultLimits::default(),
+            loggers: Loggers::default(),
         }
     }
 }
@@ -127,6 +130,8 @@ pub enum Output {
     BrokerUp(NodeId),
     /// A broker has taken on settings, which may be new.
     Configured(NodeId, Arc<BrokerSettings>),
+    /// A client has changed the levels of the process's loggers.
+    LogLevels(Loggers),
 }
 
 /// Why connections to a broker that is down are closed: nothing that anybody must hear of.
@@ -204,6 +209,7 @@ impl Cluster {
             endpoints: node.endpoints.clone(),
         });
         let mut controller = Controller::new(config.configs, registrations.collect(), &entropy, now.instant)?;
+        *controller.loggers_mut() = config.loggers;
         for node in &config.nodes {
             controller.start_with(node.id, &node.configs)?;
         }
@@ -464,6 +470,9 @@ impl Cluster {
 
     /// Takes messages that have arrived and wakes who waits for what has changed, until nothing is left to do now.
     fn run_to_rest(&mut self, now: Now) {
+        if let Some(loggers) = self.controller.loggers_mut().take_news() {
+            self.replies.push(Output::LogLevels(loggers));
+        }
         loop {
             self.send_changes(now);
             let mut busy = false;

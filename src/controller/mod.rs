@@ -13,6 +13,7 @@ mod client_quotas;
 mod elections;
 mod error;
 mod features;
+mod loggers;
 mod partition;
 mod partition_change;
 mod placement;
@@ -72,6 +73,7 @@ pub use client_quotas::{
 pub use elections::Election;
 pub use error::ControllerError;
 pub use features::{Feature, FeatureChange, FeatureError, FeatureRefusal, FeatureUpdate, Features};
+pub use loggers::{LogLevel, LoggerError, Loggers, ROOT_LOGGER};
 pub use partition::{LeaderRecovery, Partition};
 pub use registration::{BrokerRegistration, Heartbeat, HeartbeatReply, ListenerEndpoint, Registration};
 pub use scram_credentials::{
@@ -118,6 +120,7 @@ pub struct Controller {
     client_quotas: ClientQuotas,
     scram_credentials: ScramCredentials,
     features: Features,
+    loggers: Loggers,
     /// Producer ids below this one have been given out.
     next_producer_id: i64,
     topic_id_entropy: Entropy,
@@ -163,6 +166,7 @@ impl Controller {
             client_quotas: ClientQuotas::default(),
             scram_credentials: ScramCredentials::default(),
             features: Features::default(),
+            loggers: Loggers::default(),
             next_producer_id: 0,
             topic_id_entropy: entropy.stream("topic ids"),
             placement_entropy: entropy.stream("placement"),
@@ -211,6 +215,16 @@ impl Controller {
     /// The levels of the cluster's features, to be changed.
     pub fn features_mut(&mut self) -> &mut Features {
         &mut self.features
+    }
+
+    /// The process's loggers.
+    pub fn loggers(&self) -> &Loggers {
+        &self.loggers
+    }
+
+    /// The process's loggers, to be changed.
+    pub fn loggers_mut(&mut self) -> &mut Loggers {
+        &mut self.loggers
     }
 
     /// A producer id that nobody has had.

@@ -26,6 +26,7 @@ use super::clock::{Clock, ClusterClock, Pace};
 use super::doors::{AddBrokerError, DoorChange, NewBroker};
 use super::lock;
 use super::mailbox::{Delivery, Ending, Mailbox};
+use super::options::LogControl;
 use super::quotas::ConnectionQuotas;
 use crate::api::{Connection, Prepared, Reply};
 use crate::base::{ConnectionId, Instant, NodeId, Now};
@@ -57,6 +58,7 @@ pub(crate) struct Driver {
     panics: AtomicU64,
     doors: mpsc::UnboundedSender<DoorChange>,
     quotas: Arc<ConnectionQuotas>,
+    log_control: Option<LogControl>,
 }
 
 #[derive(Debug)]
@@ -104,7 +106,13 @@ impl Driver {
             panics: AtomicU64::new(0),
             doors,
             quotas,
+            log_control: None,
         }
+    }
+
+    /// The same, with the process's loggers.
+    pub(crate) fn with_log_control(self, log_control: Option<LogControl>) -> Self {
+        Driver { log_control, ..self }
     }
 
     /// The machine's clock, by which the shell lives.
@@ -339,6 +347,12 @@ impl Driver {
                 Output::Configured(node, settings) => {
                     let excess = self.quotas.set(node, &settings.connections);
                     woken.extend(end_quietest(connections, node, excess));
+                    continue;
+                }
+                Output::LogLevels(loggers) => {
+                    if let Some(control) = &self.log_control {
+                        (control.apply)(&loggers);
+                    }
                     continue;
                 }
             };

@@ -34,8 +34,8 @@ pub use broker::Broker;
 use clock::ClusterClock;
 pub use clock::{Clock, Pace, PaceError};
 pub use options::{
-    AddressError, BrokerOptions, DEFAULT_LISTENER, DEFAULT_PORT, StartError, localhost, parse_advertised,
-    parse_control, parse_listener,
+    AddressError, BrokerOptions, DEFAULT_LISTENER, DEFAULT_PORT, LogControl, StartError, localhost,
+    parse_advertised, parse_control, parse_listener,
 };
 
 use crate::base::NodeId;
@@ -88,7 +88,16 @@ impl Server {
     /// If an address can't be had, or settings or topics can't be as they are.
     pub fn bind(options: BrokerOptions) -> Result<Server, StartError> {
         let BrokerOptions {
-            configs, listeners, brokers, broker_configs, topics, seed, pace, control, ..
+            configs,
+            listeners,
+            brokers,
+            broker_configs,
+            topics,
+            seed,
+            pace,
+            control,
+            log_control,
+            ..
         } = options;
         let settings = BrokerSettings::resolve(&configs)?;
         let listeners = listeners.as_deref();
@@ -117,6 +126,7 @@ impl Server {
             configs,
             seed,
             log_memory_bytes: usize::try_from(log_memory_bytes).unwrap_or(usize::MAX),
+            loggers: log_control.as_ref().map(|control| control.loggers.clone()).unwrap_or_default(),
             ..ClusterConfig::default()
         };
         let clock = Clock::start();
@@ -130,7 +140,7 @@ impl Server {
                 .map_err(|source| StartError::Topic { name, source })?;
         }
         let (doors, door_changes) = mpsc::unbounded_channel();
-        let driver = Arc::new(Driver::new(cluster, clock, steered, doors));
+        let driver = Arc::new(Driver::new(cluster, clock, steered, doors).with_log_control(log_control));
         let shared = Arc::new(Shared::new(driver, ConnectionLimits::new(&settings)));
         let give_back_memory = options.give_back_memory;
         Ok(Server { bound, shared, door_changes, control, give_back_memory })

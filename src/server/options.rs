@@ -5,16 +5,17 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock::Pace;
 use crate::api::PrepareLimits;
 use crate::base::NodeId;
 use crate::cluster::CommandError;
-use crate::controller::NewTopic;
 use crate::controller::configs::{
     BrokerConfigs, BrokerSettings, ConfigError, Endpoint, ListenHost, Listener, Overrides, Resource,
 };
+use crate::controller::{Loggers, NewTopic};
 use crate::session::SessionLimits;
 
 /// Kafka's port.
@@ -45,6 +46,24 @@ pub struct BrokerOptions {
     /// Has the allocator give free memory back to the system; called after many connections have closed. Default:
     /// nothing, since that is the whole process's business.
     pub give_back_memory: fn(),
+    /// The process's loggers, whose levels clients may then change (Kafka's BROKER_LOGGER resources). Default: none, since
+    /// they are the whole process's business too.
+    pub log_control: Option<LogControl>,
+}
+
+/// The process's loggers, and how their levels are changed.
+#[derive(Clone)]
+pub struct LogControl {
+    /// As they are at the start.
+    pub loggers: Loggers,
+    /// Has them be so from now on.
+    pub apply: Arc<dyn Fn(&Loggers) + Send + Sync>,
+}
+
+impl fmt::Debug for LogControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogControl").field("loggers", &self.loggers).finish_non_exhaustive()
+    }
 }
 
 impl Default for BrokerOptions {
@@ -59,6 +78,7 @@ impl Default for BrokerOptions {
             pace: Pace::default(),
             control: None,
             give_back_memory: || {},
+            log_control: None,
         }
     }
 }

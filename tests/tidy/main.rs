@@ -6,6 +6,7 @@
 mod api_headers;
 mod calls;
 mod layers;
+mod loggers;
 mod manifests;
 mod named_files;
 mod shape;
@@ -115,6 +116,11 @@ fn what_reads_peers_cannot_panic_on_them() {
 fn apis_have_headers_that_agree_with_the_table() {
     let table: Vec<_> = huld::api::TABLE.iter().map(api_headers::Row::from).collect();
     hold(api_headers::breaches(&SOURCES, &table));
+}
+
+#[test]
+fn what_logs_is_a_logger() {
+    hold(loggers::breaches(&SOURCES));
 }
 
 #[test]

@@ -13,9 +13,11 @@ use kafka_protocol::messages::{
 
 use super::*;
 use crate::base::ErrorCode;
+use crate::controller::{LogLevel, Loggers};
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
+const BROKER_LOGGER: i8 = 8;
 const CLIENT_METRICS: i8 = 16;
 const GROUP: i8 = 32;
 
@@ -51,7 +53,10 @@ struct Admin {
 
 impl Admin {
     fn new() -> Self {
-        let mut world = World::new();
+        Self::of(World::new())
+    }
+
+    fn of(mut world: World) -> Self {
         let client = world.connect();
         Admin { world, client }
     }
@@ -220,6 +225,49 @@ fn groups_and_subscriptions_keep_their_configs_and_are_listed() {
 
     assert_eq!(admin.alter(GROUP, "g", &[(DELETE, "consumer.session.timeout.ms", None)]), ErrorCode::None);
     assert_eq!(admin.world.cluster.controller().configured_groups().count(), 0);
+}
+
+#[test]
+fn loggers_levels_are_shown_and_changed() {
+    let loggers = Loggers::new(LogLevel::Warn, ["a", "a::b"]);
+    let mut admin = Admin::of(World::of(ClusterConfig { loggers, ..ClusterConfig::default() }));
+    let level = |admin: &mut Admin, logger: &str| {
+        let (level, source) = admin.config(BROKER_LOGGER, "1", logger);
+        assert_eq!(source, 6);
+        level.unwrap()
+    };
+    assert_eq!(
+        (level(&mut admin, "a::b"), level(&mut admin, "root")),
+        ("WARN".to_owned(), "WARN".to_owned())
+    );
+    assert_eq!(admin.alter(BROKER_LOGGER, "1", &[(SET, "a", Some("DEBUG"))]), ErrorCode::None);
+    assert_eq!(
+        (level(&mut admin, "a::b"), level(&mut admin, "root")),
+        ("DEBUG".to_owned(), "WARN".to_owned())
+    );
+    let told = admin.world.log_levels.pop().unwrap();
+    assert_eq!(told.own_levels().collect::<Vec<_>>(), [("a", LogLevel::Debug)]);
+    assert_eq!(admin.alter(BROKER_LOGGER, "1", &[(DELETE, "a", None)]), ErrorCode::None);
+    assert_eq!(level(&mut admin, "a"), "WARN");
+    assert_eq!(admin.world.log_levels.pop().unwrap().own_levels().count(), 0);
+
+    // As in Kafka's RuntimeLoggerManager.
+    for (name, change, error) in [
+        ("2", (SET, "a", Some("DEBUG")), ErrorCode::InvalidRequest),
+        ("", (SET, "a", Some("DEBUG")), ErrorCode::InvalidRequest),
+        ("1", (SET, "b", Some("DEBUG")), ErrorCode::InvalidConfig),
+        ("1", (SET, "a", Some("debug")), ErrorCode::InvalidConfig),
+        ("1", (SET, "a", None), ErrorCode::InvalidRequest),
+        ("1", (DELETE, "root", None), ErrorCode::InvalidRequest),
+        ("1", (APPEND, "a", Some("DEBUG")), ErrorCode::InvalidRequest),
+        ("1", (SUBTRACT, "a", Some("DEBUG")), ErrorCode::InvalidRequest),
+        ("1", (9, "a", Some("DEBUG")), ErrorCode::InvalidRequest),
+    ] {
+        assert_eq!(admin.alter(BROKER_LOGGER, name, &[change]), error, "{name} {change:?}");
+    }
+    let dry_run = change(BROKER_LOGGER, "1", &[(SET, "a", Some("INFO"))]).with_validate_only(true);
+    assert_eq!(admin.send(&dry_run), ErrorCode::None);
+    assert!(admin.world.log_levels.is_empty(), "nothing has changed");
 }
 
 #[test]

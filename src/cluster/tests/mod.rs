@@ -65,6 +65,8 @@ pub(super) struct World {
     frames: Vec<(ConnectionId, Bytes)>,
     /// Connections that the cluster wanted closed.
     pub(super) closed: Vec<ConnectionId>,
+    /// Loggers as they were to be from then on.
+    pub(super) log_levels: Vec<Loggers>,
 }
 
 impl World {
@@ -88,6 +90,7 @@ impl World {
             limits: PrepareLimits::default(),
             frames: Vec::new(),
             closed: Vec::new(),
+            log_levels: Vec::new(),
         }
     }
 
@@ -184,6 +187,7 @@ impl World {
                 | Output::BrokerUp(_)
                 | Output::BrokerRemoved(_)
                 | Output::Configured(..) => {}
+                Output::LogLevels(loggers) => self.log_levels.push(loggers),
             }
         }
     }
