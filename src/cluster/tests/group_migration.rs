@@ -370,3 +370,19 @@ fn a_static_member_changes_its_protocol_and_the_group_with_it() {
     world.advance(SESSION);
     assert_eq!(state(&mut world).0, "Empty");
 }
+
+#[test]
+fn a_full_consumer_group_takes_no_classic_member() {
+    let mut world = world_with(&[("group.consumer.max.size", "1")]);
+    world.create_topic("t", 2, &[]);
+    let mut member = Member::joined(&mut world, "m", &["t"]);
+    let old = Classic::new(&mut world, None);
+    let full = ErrorCode::GroupMaxSizeReached.code();
+    assert_eq!(world.ask(old.client, JOIN, &old.joining(&[])).error_code, full);
+    assert_eq!(error(&member.leave(&mut world)), ErrorCode::None);
+    assert_eq!(
+        world.ask(old.client, JOIN, &old.joining(&[])).error_code,
+        ErrorCode::MemberIdRequired.code(),
+        "nobody is in it"
+    );
+}

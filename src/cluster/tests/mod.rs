@@ -23,6 +23,7 @@ mod idempotence;
 mod lifecycle;
 mod offsets;
 mod producing;
+mod reconciliation;
 mod replication;
 mod several_brokers;
 mod stalls;
