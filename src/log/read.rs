@@ -41,6 +41,11 @@ impl OffsetPosition {
         self.segment_base_offset < other.segment_base_offset
     }
 
+    /// Whether both are in the same batch, or at the same end.
+    pub fn is_in_batch_of(&self, other: &OffsetPosition) -> bool {
+        (self.segment_base_offset, self.position) == (other.segment_base_offset, other.position)
+    }
+
     /// Bytes from here to `later` in the same segment; none if that is in another segment, zero if it is before this.
     pub fn bytes_until(&self, later: &OffsetPosition) -> Option<usize> {
         (self.segment_base_offset == later.segment_base_offset)

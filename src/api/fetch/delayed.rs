@@ -152,14 +152,15 @@ fn waiting_bytes(
     if divergence(replica, &target.spec).is_ok_and(|end| end.is_some()) {
         return None;
     }
-    let end = replica.end_for(limits.isolation);
-    if target.spec.fetch_offset > end {
-        return None;
-    }
-    if target.spec.fetch_offset == end {
+    let end_offset = replica.end_for(limits.isolation);
+    if target.spec.fetch_offset == end_offset {
         return Some(0);
     }
-    let end = replica.position(end)?;
+    let end = replica.position(end_offset)?;
+    if target.spec.fetch_offset > end_offset {
+        // Kafka compares the first offset of the fetch offset's batch. That is the end if a transaction begins with this batch.
+        return start.is_in_batch_of(&end).then_some(0);
+    }
     let bytes = start.bytes_until(&end)?;
     Some(bytes.min(usize::try_from(target.spec.max_bytes).unwrap_or(0)))
 }

@@ -305,6 +305,42 @@ fn a_consumer_waits_for_the_end_of_the_transaction() {
     assert_eq!((list_end(&mut world, COMMITTED), list_end(&mut world, UNCOMMITTED)), (3, 4));
 }
 
+#[test]
+fn a_consumer_within_the_first_open_batch_waits_and_one_behind_it_does_not() {
+    let mut world = World::new();
+    world.create_topic("t", 1, &[]);
+    let mut txn = Txn::begin(&mut world, "id", true);
+    let header = BatchHeader {
+        is_transactional: true,
+        producer_id: txn.producer_id,
+        producer_epoch: txn.epoch,
+        base_sequence: 0,
+        ..BatchHeader::default()
+    };
+    let batch = batch_of(header, &["a", "b"], world.now().wall.as_millis());
+    let request = produce("t", 0, batch, -1).with_transactional_id(Some(transactional_id("id")));
+    assert_eq!(error_of(&world.ask(txn.leader, 12, &request)), 0);
+    txn.sequence = 2;
+    assert_eq!(txn.write(&mut world, "t", "c"), 0);
+    let from = |offset| fetch("t", 0, offset).with_isolation_level(COMMITTED).with_max_wait_ms(10_000);
+    for offset in [2, 3] {
+        let client = world.connect();
+        let response = world.ask(client, FETCH, &from(offset));
+        assert!(records_of(&response).is_empty(), "at {offset}");
+    }
+    let waiting = [0, 1].map(|offset| {
+        let client = world.connect();
+        world.send(client, FETCH, &from(offset));
+        assert!(world.received::<kafka_protocol::messages::FetchRequest>(client, FETCH).is_none());
+        client
+    });
+    assert_eq!(txn.end(&mut world, true), 0);
+    for client in waiting {
+        let response = world.received::<kafka_protocol::messages::FetchRequest>(client, FETCH);
+        assert!(!records_of(&response.expect("what was open has ended")).is_empty());
+    }
+}
+
 fn list_end(world: &mut World, isolation: i8) -> i64 {
     use kafka_protocol::messages::ListOffsetsRequest;
     use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
