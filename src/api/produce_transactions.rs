@@ -11,7 +11,7 @@ use super::inquiries;
 use super::produce::{Failure, Request};
 use crate::base::{ErrorCode, PartitionKey};
 use crate::coordinator::transactions::Producer;
-use crate::log::{AppendOrigin, VerificationGuard};
+use crate::log::{AppendOrigin, VerificationGuard, Verifying};
 use crate::wire::batch::BatchView;
 use crate::wire::check::CheckedBatch;
 
@@ -60,7 +60,13 @@ pub(super) fn begin(parts: &mut Parts<'_>, version: i16, key: PartitionKey, batc
         return Begin::Append(AppendOrigin::Client);
     }
     let producer = Producer { id: view.producer_id(), epoch: view.producer_epoch() };
-    match parts.broker.replicas.begin_verification(key, producer.id, producer.epoch, adds) {
+    let verifying = Verifying {
+        producer_id: producer.id,
+        epoch: producer.epoch,
+        sequence: view.base_sequence(),
+        bumps_epoch: adds,
+    };
+    match parts.broker.replicas.begin_verification(key, verifying) {
         None => Begin::Append(AppendOrigin::VerifiedClient(None)),
         Some(guard) => Begin::Ask(Box::new(Asking { key, batch: batch.clone(), producer, guard })),
     }

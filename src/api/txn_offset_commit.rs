@@ -20,7 +20,7 @@ use crate::controller::names::CONSUMER_OFFSETS;
 use crate::coordinator::groups::{Commit, CommitPartition};
 use crate::coordinator::transactions::Producer;
 use crate::coordinator::{InTransaction, Ticket, partition_for};
-use crate::log::VerificationGuard;
+use crate::log::{VerificationGuard, Verifying};
 use crate::purgatory::Description;
 
 /// First version that makes the group's partition part of the transaction.
@@ -120,7 +120,9 @@ fn begin(
     let key = partitions::key_by_name(parts, CONSUMER_OFFSETS, index)?;
     let producer = Producer { id: request.producer_id.0, epoch: request.producer_epoch };
     let verifies = parts.controller.settings().transactions.partition_verification_enable;
-    let guard = parts.broker.replicas.begin_verification(key, producer.id, producer.epoch, false);
+    let verifying =
+        Verifying { producer_id: producer.id, epoch: producer.epoch, sequence: -1, bumps_epoch: false };
+    let guard = parts.broker.replicas.begin_verification(key, verifying);
     let Some(guard) = guard.filter(|_| adds || verifies) else {
         return Ok((key, Step::Verified { commit, guard }));
     };

@@ -30,6 +30,7 @@ pub use error::{AppendError, OffsetOutOfRange, ReplicateError};
 pub use lookup::TimestampLookup;
 pub use producers::{
     AppendOrigin, ProducerBatch, ProducerError, ProducerState, ProducerStates, Verdict, VerificationGuard,
+    Verifying,
 };
 pub use read::{FetchSlices, OffsetPosition, ReadLimits, SharedSlices, StoredBatch, TimestampOffset};
 pub use retention::Deleted;
@@ -236,13 +237,8 @@ impl Log {
     }
 
     /// See [`ProducerStates::begin_verification`].
-    pub fn begin_verification(
-        &mut self,
-        producer_id: i64,
-        epoch: i16,
-        bumps_epoch: bool,
-    ) -> Option<VerificationGuard> {
-        self.producers.begin_verification(producer_id, epoch, bumps_epoch)
+    pub fn begin_verification(&mut self, verifying: Verifying) -> Option<VerificationGuard> {
+        self.producers.begin_verification(verifying)
     }
 
     /// Forgets producers that have been idle for `producer.id.expiration.ms`. Returns how many.

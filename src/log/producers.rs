@@ -227,29 +227,48 @@ pub struct ProducerStates {
     last_guard: u64,
 }
 
+/// A producer whose transaction is to begin in a log, once its coordinator was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verifying {
+    /// Its id.
+    pub producer_id: i64,
+    /// Its epoch.
+    pub epoch: i16,
+    /// First sequence of the batch that it has sent; −1 for offsets that it commits, which have none.
+    pub sequence: i32,
+    /// Whether its epoch rises with each transaction (KIP-890's second part), so that all epochs begin at sequence 0.
+    pub bumps_epoch: bool,
+}
+
+/// Kafka's `VerificationStateEntry`. It lasts until something transactional of the producer is appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Verification {
     guard: VerificationGuard,
+    /// The newest epoch that was asked for.
     epoch: i16,
-    /// Whether the producer is one of KIP-890's second part, whose epochs all begin at sequence 0.
+    /// The lowest sequence that was asked for in that epoch.
+    lowest_sequence: i32,
     bumps_epoch: bool,
 }
 
 impl ProducerStates {
     /// The guard to show when a transactional batch of this producer is appended, after its coordinator was asked; none
-    /// if its transaction is open here already. `bumps_epoch` says that the producer's epoch rises with each
-    /// transaction (KIP-890), so that one that isn't known must begin at sequence 0.
-    pub fn begin_verification(
-        &mut self,
-        producer_id: i64,
-        epoch: i16,
-        bumps_epoch: bool,
-    ) -> Option<VerificationGuard> {
+    /// if its transaction is open here already.
+    ///
+    /// Of the batches for which the coordinator is asked at a time, the one with the lowest sequence must be appended
+    /// first: if its question fails and that of a later one doesn't, the producer would lose records otherwise.
+    pub fn begin_verification(&mut self, verifying: Verifying) -> Option<VerificationGuard> {
+        let Verifying { producer_id, epoch, sequence, bumps_epoch } = verifying;
         let known = self.producers.get(&producer_id);
         if known.is_some_and(|known| known.epoch == epoch && known.current_txn_first_offset.is_some()) {
             return None;
         }
-        if let Some(asked) = self.verifications.get(&producer_id).filter(|asked| asked.epoch == epoch) {
+        if let Some(asked) = self.verifications.get_mut(&producer_id) {
+            if epoch > asked.epoch {
+                (asked.epoch, asked.lowest_sequence) = (epoch, sequence);
+            } else if epoch == asked.epoch {
+                asked.lowest_sequence = asked.lowest_sequence.min(sequence);
+            }
             return Some(asked.guard);
         }
         self.last_guard += 1;
@@ -257,7 +276,8 @@ impl ProducerStates {
         while self.verifications.len() >= MOST_VERIFICATIONS {
             self.verifications.pop_first();
         }
-        self.verifications.insert(producer_id, Verification { guard, epoch, bumps_epoch });
+        let verification = Verification { guard, epoch, lowest_sequence: sequence, bumps_epoch };
+        self.verifications.insert(producer_id, verification);
         Some(guard)
     }
 
@@ -310,20 +330,22 @@ impl ProducerStates {
         known: Option<&ProducerState>,
     ) -> Result<(), ProducerError> {
         let (producer_id, epoch) = (batch.producer_id(), batch.producer_epoch());
+        let found = batch.base_sequence();
+        let asked = self.verifications.get(&producer_id);
+        // An earlier one is still to come. As in Kafka, of whatever epoch that is.
+        if let Some(asked) = asked.filter(|asked| found > asked.lowest_sequence) {
+            let expected = asked.lowest_sequence;
+            return Err(ProducerError::OutOfOrderSequence { producer_id, epoch, expected, found });
+        }
         let expected = match known {
             // No state at all: any epoch and any sequence, unless the producer is known to begin anew.
-            None if batch.is_transactional()
-                && self.verifications.get(&producer_id).is_some_and(|asked| asked.bumps_epoch) =>
-            {
-                0
-            }
+            None if batch.is_transactional() && asked.is_some_and(|asked| asked.bumps_epoch) => 0,
             None => return Ok(()),
             // A producer that was last seen without an epoch may go on with any sequence.
             Some(known) if known.epoch == NO_PRODUCER_EPOCH => return Ok(()),
             Some(known) if known.epoch == epoch => increment_sequence(known.last_sequence(), 1),
             Some(_) => 0,
         };
-        let found = batch.base_sequence();
         if found == expected {
             return Ok(());
         }
@@ -370,10 +392,12 @@ impl ProducerStates {
             last_sequence: last_sequence(batch),
             timestamp_ms: batch.max_timestamp(),
         });
-        if batch.is_transactional() && state.current_txn_first_offset.is_none() {
-            state.current_txn_first_offset = Some(batch.base_offset());
-            self.open_transactions.insert(batch.base_offset(), producer_id);
+        if batch.is_transactional() {
             self.verifications.remove(&producer_id);
+            if state.current_txn_first_offset.is_none() {
+                state.current_txn_first_offset = Some(batch.base_offset());
+                self.open_transactions.insert(batch.base_offset(), producer_id);
+            }
         }
         None
     }
@@ -513,6 +537,39 @@ mod tests {
 
     fn out_of_order(expected: i32, found: i32) -> Result<Verdict, ProducerError> {
         Err(ProducerError::OutOfOrderSequence { producer_id: 1, epoch: 0, expected, found })
+    }
+
+    #[test]
+    fn of_the_batches_whose_coordinator_is_asked_the_first_must_come_first() {
+        let transactional = 1 << 4;
+        let of = |epoch, sequence| Draft { epoch, attributes: transactional, ..draft(sequence, 2) };
+        let ask = |states: &mut ProducerStates, epoch, sequence| {
+            let verifying = Verifying { producer_id: 1, epoch, sequence, bumps_epoch: false };
+            states.begin_verification(verifying)
+        };
+        let check = |states: &ProducerStates, draft: Draft, guard| {
+            let origin = AppendOrigin::VerifiedClient(guard);
+            states.check(&BatchView::new(&draft.header()).expect("a header"), None, origin)
+        };
+        let mut states = ProducerStates::default();
+        let guard = ask(&mut states, 0, 7);
+        assert!(guard.is_some());
+        assert_eq!(ask(&mut states, 0, 5), guard);
+        assert_eq!(ask(&mut states, 0, 9), guard);
+        assert_eq!(check(&states, of(0, 7), guard), out_of_order(5, 7));
+        assert_eq!(check(&states, of(0, 5), guard), Ok(Verdict::Append));
+        update(&mut states, of(0, 5));
+        assert_eq!(ask(&mut states, 0, 7), None, "the transaction is open");
+        assert_eq!(check(&states, of(0, 7), None), Ok(Verdict::Append));
+
+        // Somebody whose epoch is another asks, in vain: what its producer sends meanwhile is refused, as in Kafka.
+        let other = ask(&mut states, 1, 0);
+        assert!(other.is_some() && other != guard);
+        assert_eq!(check(&states, of(0, 7), None), out_of_order(0, 7));
+        assert_eq!(ask(&mut states, 2, 4), other, "the newest epoch's sequence counts");
+        assert_eq!(check(&states, of(0, 7), None), out_of_order(4, 7));
+        update(&mut states, of(0, 7));
+        assert_eq!(check(&states, of(0, 9), None), Ok(Verdict::Append), "something was appended");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use crate::base::{ErrorCode, Instant, NodeId, Now, PartitionKey, TopicId};
 use crate::controller::configs::{BrokerSettings, ReplicationSettings};
 use crate::controller::{AlterPartition, BrokerRegistration, Topic};
-use crate::log::{AppendError, AppendOrigin, Appended, ChunkPool, VerificationGuard};
+use crate::log::{AppendError, AppendOrigin, Appended, ChunkPool, VerificationGuard, Verifying};
 
 use brokers::Brokers;
 use compaction::CompactionSchedule;
@@ -308,11 +308,9 @@ impl Replicas {
     pub fn begin_verification(
         &mut self,
         key: PartitionKey,
-        producer_id: i64,
-        epoch: i16,
-        bumps_epoch: bool,
+        verifying: Verifying,
     ) -> Option<VerificationGuard> {
-        self.by_key.get_mut(&key)?.begin_verification(producer_id, epoch, bumps_epoch)
+        self.by_key.get_mut(&key)?.begin_verification(verifying)
     }
 
     /// Something was appended.

@@ -11,9 +11,9 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::{ErrorCode, Instant, NodeId, Now, PartitionKey};
 use crate::controller::configs::{CompressionType, TopicConfig};
 use crate::controller::{Partition, Topic};
-use crate::log::VerificationGuard;
 use crate::log::{AppendError, AppendOrigin, Appended, ChunkPool, EpochEnd, FetchSlices, LeaderAppend, Log};
 use crate::log::{OffsetOutOfRange, OffsetPosition, ReadLimits};
+use crate::log::{VerificationGuard, Verifying};
 use crate::wire::check::{TimestampType, TopicRules};
 
 /// One partition's copy on this broker.
@@ -254,13 +254,8 @@ impl Replica {
     }
 
     /// See [`Log::begin_verification`].
-    pub(super) fn begin_verification(
-        &mut self,
-        producer_id: i64,
-        epoch: i16,
-        bumps_epoch: bool,
-    ) -> Option<VerificationGuard> {
-        self.log.begin_verification(producer_id, epoch, bumps_epoch)
+    pub(super) fn begin_verification(&mut self, verifying: Verifying) -> Option<VerificationGuard> {
+        self.log.begin_verification(verifying)
     }
 
     /// Raises the high watermark to what all replicas have that count, unless too few are in sync. It never falls.
