@@ -62,6 +62,8 @@ pub struct FetchSlices {
     pub bytes: usize,
     /// Where the read began.
     pub start: OffsetPosition,
+    /// Nothing is returned because the limit, though not zero, is smaller than the first batch.
+    pub first_too_large: bool,
 }
 
 /// What a follower gets.
@@ -129,11 +131,13 @@ impl Log {
         let (start, found) = self.find(offset)?;
         let mut parts = Parts::default();
         let mut bytes = 0;
+        let mut first_too_large = false;
         if let Some((index, located)) = found {
             bytes = self.bytes_to_read(offset, index, located, limits);
+            first_too_large = bytes == 0 && limits.max_bytes > 0 && offset < limits.upper_bound;
             self.segments[index].slices(located, bytes, self.open_bytes(index), |slice| parts.push(slice));
         }
-        Ok(FetchSlices { parts: parts.finish(), bytes, start })
+        Ok(FetchSlices { parts: parts.finish(), bytes, start, first_too_large })
     }
 
     /// Reads as [`Log::read`] does, for a follower that keeps the slices. Nothing is copied but the block that this log

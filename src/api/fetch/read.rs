@@ -182,7 +182,8 @@ fn read_one(
         return Err(ErrorCode::UnknownServerError);
     }
     reply.records = slices.parts;
-    if limits.isolation == Isolation::LastStableOffset {
+    // As in Kafka, which forgets them beside a batch that it leaves out for its size.
+    if limits.isolation == Isolation::LastStableOffset && !slices.first_too_large {
         let aborted = log.aborted_transactions(spec.fetch_offset, &reply.records);
         let told = if is_planted(Bug::ForgetsAborts) { &[] } else { &aborted[..] };
         let aborted = told.iter().map(|aborted| (aborted.producer_id, aborted.first_offset));

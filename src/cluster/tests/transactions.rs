@@ -341,6 +341,29 @@ fn a_consumer_within_the_first_open_batch_waits_and_one_behind_it_does_not() {
     }
 }
 
+#[test]
+fn aborted_transactions_are_null_beside_a_batch_that_is_too_large() {
+    let mut world = World::new();
+    world.create_topic("t", 2, &[]);
+    let client = world.connect();
+    for index in [0, 1] {
+        world.ask(client, PRODUCE, &produce("t", index, batch(&["value"], 1), 1));
+    }
+    for (partition_max_bytes, is_null) in [(0, false), (10, true), (1_000, false)] {
+        // The first partition of an answer has one batch whatever its size, and so the second one is looked at.
+        let mut request = fetch("t", 0, 0).with_isolation_level(COMMITTED).with_max_wait_ms(0);
+        let mut second = request.topics[0].partitions[0].clone();
+        (second.partition, second.partition_max_bytes) = (1, partition_max_bytes);
+        request.topics[0].partitions.push(second);
+        let response = world.ask(client, FETCH, &request);
+        let rows: Vec<_> = response.responses.iter().flat_map(|topic| &topic.partitions).collect();
+        let is_empty = rows[1].records.as_ref().is_none_or(|records| records.is_empty());
+        assert_eq!((rows.len(), is_empty), (2, partition_max_bytes < 100));
+        assert!(rows[0].aborted_transactions.is_some());
+        assert_eq!(rows[1].aborted_transactions.is_none(), is_null, "{partition_max_bytes} bytes");
+    }
+}
+
 fn list_end(world: &mut World, isolation: i8) -> i64 {
     use kafka_protocol::messages::ListOffsetsRequest;
     use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
