@@ -17,8 +17,7 @@ pub(super) fn apply(parts: &mut Parts<'_>, change: &Change) {
             for index in 0..topic.partitions.len() as i32 {
                 drop_partition(parts, topic, index);
             }
-            let (coordinators, mut storage) = parts.coordinators();
-            coordinators.forget_topic(&mut storage, &topic.name);
+            parts.broker.coordinators.note_deleted(&topic.name, parts.now.instant);
         }
         Change::TopicConfig(topic) => parts.broker.replicas.apply_config(topic, parts.now),
         Change::Brokers(brokers) => {
@@ -53,6 +52,8 @@ fn partition_of(change: &Change) -> Option<PartitionKey> {
 }
 
 fn apply_partition(parts: &mut Parts<'_>, topic: &Topic, index: i32) {
+    let (coordinators, mut storage) = parts.coordinators();
+    coordinators.note_topic(&mut storage, &topic.name);
     let this = parts.broker.id;
     if !topic.partition(index).is_some_and(|partition| partition.replicas.contains(&this)) {
         drop_partition(parts, topic, index);

@@ -187,4 +187,6 @@ pub(crate) fn handle(
 
 fn apply_all(parts: &mut Parts<'_>, changes: &[Change]) {
     changes.iter().for_each(|change| super::changes::apply(parts, change));
+    let (coordinators, mut storage) = parts.coordinators();
+    coordinators.forget_deleted(&mut storage);
 }

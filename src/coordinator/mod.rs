@@ -14,6 +14,7 @@ mod from_kafka;
 mod runtime;
 pub(crate) mod subscription;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::base::entropy::Entropy;
@@ -168,7 +169,14 @@ pub struct Coordinators {
     settings: CoordinatorSettings,
     groups: Runtime<Groups>,
     transactions: Runtime<Transactions>,
+    /// Topics that are gone, and for which what was committed is still to be dropped; since when.
+    deleted_topics: BTreeSet<Arc<str>>,
+    deleted_since: Instant,
 }
+
+/// For how many deleted topics what was committed is dropped in one go (ours): some milliseconds if there is something for
+/// each.
+const FORGOTTEN_AT_ONCE: usize = 256;
 
 /// Java's `String.hashCode`.
 fn java_hash(text: &str) -> i32 {
@@ -186,7 +194,13 @@ impl Coordinators {
     /// None yet.
     pub fn new(settings: CoordinatorSettings, entropy: Entropy) -> Self {
         let transactions = Runtime::new(entropy.clone());
-        Coordinators { settings, groups: Runtime::new(entropy), transactions }
+        Coordinators {
+            settings,
+            groups: Runtime::new(entropy),
+            transactions,
+            deleted_topics: BTreeSet::new(),
+            deleted_since: Instant::ZERO,
+        }
     }
 
     /// The settings.
@@ -505,22 +519,54 @@ impl Coordinators {
 
     /// When [`Coordinators::handle_timeout`] must be called next.
     pub fn next_timeout(&self) -> Option<Instant> {
-        [self.groups.next_timeout(), self.transactions.next_timeout()].into_iter().flatten().min()
+        let forgetting = (!self.deleted_topics.is_empty()).then_some(self.deleted_since);
+        [forgetting, self.groups.next_timeout(), self.transactions.next_timeout()].into_iter().flatten().min()
     }
 
-    /// Goes on with loading shards; if it is time to, gives up waiting for writes, and drops expired offsets, empty groups
-    /// and idle transactional ids. It does so much at once as others can wait for; [`Coordinators::next_timeout`] says
-    /// when to go on.
+    /// Goes on with loading shards, and drops what was committed for deleted topics; if it is time to, gives up waiting for
+    /// writes, and drops expired offsets, empty groups and idle transactional ids. It does so much at once as others can
+    /// wait for; [`Coordinators::next_timeout`] says when to go on.
     pub fn handle_timeout(&mut self, storage: &mut Storage<'_>, is_topic: impl Fn(&str) -> bool) {
+        self.forget_deleted(storage);
         let mut call = Call { settings: &self.settings, storage };
         self.groups.handle_timeout(&mut call, &is_topic);
         self.transactions.handle_timeout(&mut call, &is_topic);
     }
 
-    /// A topic is gone, and what was committed for it with it.
-    pub fn forget_topic(&mut self, storage: &mut Storage<'_>, topic: &str) {
+    /// A topic is gone, and what was committed for it goes with it: [`Coordinators::forget_deleted`] sees to that.
+    pub fn note_deleted(&mut self, topic: &Arc<str>, now: Instant) {
+        if self.groups.is_empty() {
+            return;
+        }
+        if self.deleted_topics.is_empty() {
+            self.deleted_since = now;
+        }
+        self.deleted_topics.insert(topic.clone());
+    }
+
+    /// Drops what was committed for topics that are gone: for as many as others can wait for, in one write a shard, as
+    /// Kafka does it for all of them (`GroupCoordinatorService.onPartitionsDeleted`).
+    pub fn forget_deleted(&mut self, storage: &mut Storage<'_>) {
+        let count = self.deleted_topics.len().min(FORGOTTEN_AT_ONCE);
+        let topics: Vec<_> = (0..count).filter_map(|_| self.deleted_topics.pop_first()).collect();
+        self.forget_offsets(storage, &topics);
+    }
+
+    /// There is a topic of this name: what was committed for an earlier one must not outlive its creation.
+    pub fn note_topic(&mut self, storage: &mut Storage<'_>, topic: &Arc<str>) {
+        if self.deleted_topics.remove(topic) {
+            self.forget_offsets(storage, std::slice::from_ref(topic));
+        }
+    }
+
+    fn forget_offsets(&mut self, storage: &mut Storage<'_>, topics: &[Arc<str>]) {
+        if topics.is_empty() {
+            return;
+        }
         let mut call = Call { settings: &self.settings, storage };
-        self.groups.write_of_each(&mut call, |groups| groups.offsets_of_topic(topic));
+        self.groups.write_of_each(&mut call, |groups| {
+            topics.iter().flat_map(|topic| groups.offsets_of_topic(topic)).collect()
+        });
     }
 
     /// The answer of a ticket, if it has come.

@@ -257,6 +257,9 @@ pub(super) struct Runtime<S: ShardState> {
     /// Tickets that somebody holds, and what they are answered with once they are.
     tickets: FxHashMap<Ticket, Held<S>>,
     next_clean_up: Option<Instant>,
+    /// Shards that this round has still to clean up, the next one last, and since when.
+    uncleaned: Vec<i32>,
+    cleaning_since: Instant,
     /// Tickets that were answered and not taken yet.
     pub(super) answered: Vec<Ticket>,
     /// Timers to be set or cancelled, in this order.
@@ -286,6 +289,8 @@ impl<S: ShardState> Runtime<S> {
             next_ticket: 0,
             tickets: FxHashMap::default(),
             next_clean_up: None,
+            uncleaned: Vec::new(),
+            cleaning_since: Instant::ZERO,
             answered: Vec::new(),
             timers: Vec::new(),
             write_deadline: None,
@@ -493,7 +498,9 @@ impl<S: ShardState> Runtime<S> {
 
     /// When [`Runtime::handle_timeout`] must be called next.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        [self.next_clean_up, self.write_deadline, self.loading.since()].into_iter().flatten().min()
+        let cleaning = (!self.uncleaned.is_empty()).then_some(self.cleaning_since);
+        let deadlines = [cleaning, self.next_clean_up, self.write_deadline, self.loading.since()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Goes on with loading, gives up waiting for writes, and writes down what has expired, where it is time to.
@@ -522,18 +529,27 @@ impl<S: ShardState> Runtime<S> {
         }
     }
 
-    /// Writes down what has expired, if it is time to.
+    /// Writes down what has expired, if it is time to: in one shard a call, so that others have their turn between.
     fn clean_up(&mut self, call: &mut Call<'_, '_>, is_topic: &dyn Fn(&str) -> bool) {
         let now = call.storage.now;
-        if self.next_clean_up.take_if(|due| *due <= now.instant).is_none() {
-            return;
+        if self.next_clean_up.take_if(|due| *due <= now.instant).is_some() {
+            if !self.shards.is_empty() {
+                let interval = Duration::from_millis(S::clean_up_interval_ms(call.settings).max(1) as u64);
+                self.next_clean_up = Some(now.instant + interval);
+            }
+            self.uncleaned = self.shards.keys().rev().copied().collect();
+            self.cleaning_since = now.instant;
         }
-        if !self.shards.is_empty() {
-            let interval = Duration::from_millis(S::clean_up_interval_ms(call.settings).max(1) as u64);
-            self.next_clean_up = Some(now.instant + interval);
+        let Some(index) = self.uncleaned.pop() else { return };
+        if let Some(shard) = self.shards.get(&index) {
+            let records = shard.state.clean_up(call.settings, is_topic, now.wall);
+            self.write_in_parts(call, index, records);
         }
-        let settings = call.settings;
-        self.write_of_each(call, |state| state.clean_up(settings, is_topic, now.wall));
+    }
+
+    /// Whether this broker leads no partition of the topic.
+    pub(super) fn is_empty(&self) -> bool {
+        self.shards.is_empty()
     }
 
     /// Writes what each shard wants written, in batches that the log takes.

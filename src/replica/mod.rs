@@ -13,6 +13,7 @@ mod schedule;
 mod settings;
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,6 +115,8 @@ pub struct Replicas {
     /// Partitions whose logs remember producers, and when they are looked at next, if there are any.
     with_producers: BTreeSet<PartitionKey>,
     producer_check: Option<Instant>,
+    /// The last of them that was looked at, in the middle of a round.
+    producers_checked_to: Option<PartitionKey>,
     brokers: Brokers,
     replication: ReplicationSettings,
     /// Partitions that this broker leads and others follow.
@@ -141,6 +144,7 @@ impl Replicas {
             compaction: CompactionSchedule::new(logs, started.instant),
             with_producers: BTreeSet::new(),
             producer_check: None,
+            producers_checked_to: None,
             brokers: Brokers::new(this, Duration::from_millis(replication.replica_lag_time_max_ms)),
             replication,
             led_with_followers: BTreeSet::new(),
@@ -394,15 +398,27 @@ impl Replicas {
     }
 
     /// Forgets producers that have been idle for `producer.id.expiration.ms`. (Kafka's round of
-    /// `ProducerStateManager.removeExpiredProducers`, over those logs alone that have producers.)
+    /// `ProducerStateManager.removeExpiredProducers`, over those logs alone that have producers.) A part of them in one go.
     fn expire_producers(&mut self, now: Now) {
-        let by_key = &mut self.by_key;
-        self.with_producers.retain(|key| {
-            let Some(replica) = by_key.get_mut(key) else { return false };
-            replica.log.expire_producers(now.wall);
-            !replica.log.producers().is_empty()
-        });
-        self.schedule_producer_check(now);
+        let from = self.producers_checked_to.map_or(Bound::Unbounded, Bound::Excluded);
+        let part = self.with_producers.range((from, Bound::Unbounded)).take(CHECKED_AT_ONCE);
+        let part: Vec<PartitionKey> = part.copied().collect();
+        for key in &part {
+            let replica = self.by_key.get_mut(key);
+            let remembers = replica.is_some_and(|replica| {
+                replica.log.expire_producers(now.wall);
+                !replica.log.producers().is_empty()
+            });
+            if !remembers {
+                self.with_producers.remove(key);
+            }
+        }
+        self.producers_checked_to = part.last().copied().filter(|_| part.len() == CHECKED_AT_ONCE);
+        if self.producers_checked_to.is_some() {
+            self.producer_check = Some(now.instant);
+        } else {
+            self.schedule_producer_check(now);
+        }
     }
 
     fn schedule_producer_check(&mut self, now: Now) {

@@ -1,7 +1,16 @@
 //! Work that would take long is done in steps, between which others are served: counted, since a test's time says little.
 
 use super::*;
-use kafka_protocol::messages::ProduceRequest;
+use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
+use kafka_protocol::messages::describe_producers_request::TopicRequest as DescribeProducersTopic;
+use kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
+use kafka_protocol::messages::{
+    DeleteTopicsRequest, DeleteTopicsResponse, DescribeProducersRequest, DescribeProducersResponse,
+    FindCoordinatorRequest, GroupId, OffsetCommitRequest, OffsetFetchRequest, ProduceRequest, TopicName,
+};
 
 /// Calls [`Cluster::handle_timeout`] for as long as it is due now. Returns how often.
 fn steps(world: &mut World) -> usize {
@@ -102,4 +111,117 @@ fn a_thousand_long_polls_expire_in_steps() {
     for &client in &clients {
         assert!(world.received::<FetchRequest>(client, FETCH).is_some());
     }
+}
+
+/// A client that has asked for a coordinator, so that there is one.
+fn with_coordinator(world: &mut World) -> ConnectionId {
+    let client = world.connect();
+    let find = FindCoordinatorRequest::default().with_coordinator_keys(vec![StrBytes::from_static_str("g")]);
+    assert_eq!(world.ask(client, 4, &find).coordinators[0].error_code, 0);
+    client
+}
+
+/// Commits an offset of partition 0 of each topic for a group that nobody is a member of.
+fn commit(world: &mut World, client: ConnectionId, group: &str, topics: &[String]) {
+    let topics = topics.iter().map(|topic| {
+        let partition = OffsetCommitRequestPartition::default().with_committed_offset(7);
+        let name = TopicName(StrBytes::from_string(topic.clone()));
+        OffsetCommitRequestTopic::default().with_name(name).with_partitions(vec![partition])
+    });
+    let group = GroupId(StrBytes::from_string(group.to_owned()));
+    let request = OffsetCommitRequest::default()
+        .with_group_id(group)
+        .with_generation_id_or_member_epoch(-1)
+        .with_topics(topics.collect());
+    let response = world.ask(client, 7, &request);
+    assert!(response.topics.iter().all(|topic| topic.partitions[0].error_code == 0));
+}
+
+/// How many offsets the groups have committed.
+fn committed(world: &mut World, client: ConnectionId, groups: &[String]) -> usize {
+    let groups = groups.iter().map(|group| {
+        let group = GroupId(StrBytes::from_string(group.clone()));
+        OffsetFetchRequestGroup::default().with_group_id(group).with_topics(None)
+    });
+    let response = world.ask(client, 8, &OffsetFetchRequest::default().with_groups(groups.collect()));
+    response.groups.iter().map(|group| group.topics.len()).sum()
+}
+
+#[test]
+fn what_was_committed_for_a_thousand_topics_goes_with_them_in_steps() {
+    const TOPICS: usize = 1_000;
+    let mut world = World::new();
+    let client = with_coordinator(&mut world);
+    let topics: Vec<String> = (0..TOPICS).map(|at| format!("t{at}")).collect();
+    for name in topics.clone() {
+        let topic = NewTopic { name, partitions: 1, replication_factor: 1, ..NewTopic::default() };
+        world.command(Command::CreateTopic(topic)).unwrap();
+    }
+    let groups: Vec<String> = (0..20).map(|at| format!("g{at}")).collect();
+    groups.iter().for_each(|group| commit(&mut world, client, group, &topics));
+    assert_eq!(committed(&mut world, client, &groups), groups.len() * TOPICS);
+
+    let deleted = topics.iter().map(|topic| {
+        DeleteTopicState::default().with_name(Some(TopicName(StrBytes::from_string(topic.clone()))))
+    });
+    let request = DeleteTopicsRequest::default().with_topics(deleted.collect()).with_timeout_ms(1_000);
+    let response: DeleteTopicsResponse = world.ask(client, 6, &request);
+    assert!(response.responses.iter().all(|topic| topic.error_code == 0));
+    let left = committed(&mut world, client, &groups);
+    assert_eq!(left, groups.len() * (TOPICS - 256), "so many topics a call");
+    // One that is made again has no offsets of the earlier one, whatever is left to do; and that call takes a step too.
+    world.create_topic("t999", 1, &[]);
+    assert_eq!(committed(&mut world, client, &groups), left - groups.len() * (1 + 256));
+    commit(&mut world, client, &groups[0], &topics[999..]);
+    assert_eq!(steps(&mut world), 2);
+    assert_eq!(committed(&mut world, client, &groups), 1);
+}
+
+#[test]
+fn groups_are_cleaned_up_in_steps_of_one_partition() {
+    let mut world = World::with(&[("offsets.retention.minutes", "1"), ("offsets.topic.num.partitions", "5")]);
+    let client = with_coordinator(&mut world);
+    let topics = ["t".to_owned()];
+    world.create_topic("t", 1, &[]);
+    let groups: Vec<String> = (0..20).map(|at| format!("g{at}")).collect();
+    groups.iter().for_each(|group| commit(&mut world, client, group, &topics));
+    // Before the round of 10 minutes, and in it.
+    world.advance(Duration::from_millis(599_999));
+    assert_eq!(committed(&mut world, client, &groups), groups.len());
+    world.now_ms = 601_000;
+    assert!(steps(&mut world) >= 5);
+    assert_eq!(committed(&mut world, client, &groups), 0);
+}
+
+#[test]
+fn idle_producers_of_a_thousand_logs_are_forgotten_in_steps() {
+    const PARTITIONS: i32 = 1_000;
+    let mut world = World::with(&[("producer.id.expiration.ms", "1000")]);
+    world.create_topic("t", PARTITIONS, &[]);
+    let client = world.connect();
+    for index in 0..PARTITIONS {
+        let header =
+            BatchHeader { producer_id: 5, producer_epoch: 0, base_sequence: 0, ..BatchHeader::default() };
+        let mut builder = BatchBuilder::new(header);
+        builder.push(0, None, Some(b"x"), std::iter::empty());
+        let response = world.ask(client, PRODUCE, &produce("t", index, builder.build().unwrap(), -1));
+        assert_eq!(error_of(&response), 0);
+    }
+    let producers = |world: &mut World| {
+        let topic = DescribeProducersTopic::default()
+            .with_name(TopicName(StrBytes::from_static_str("t")))
+            .with_partition_indexes((0..PARTITIONS).collect());
+        let request = DescribeProducersRequest::default().with_topics(vec![topic]);
+        let response: DescribeProducersResponse = world.ask(client, 0, &request);
+        response.topics[0].partitions.iter().map(|partition| partition.active_producers.len()).sum::<usize>()
+    };
+    assert_eq!(producers(&mut world), PARTITIONS as usize);
+    world.advance(Duration::from_millis(599_999));
+    assert_eq!(producers(&mut world), PARTITIONS as usize);
+    world.now_ms = 600_000;
+    let now = world.now();
+    world.cluster.handle_timeout(now);
+    assert_eq!(producers(&mut world), PARTITIONS as usize - 256);
+    assert_eq!(steps(&mut world), 3);
+    assert_eq!(producers(&mut world), 0);
 }
