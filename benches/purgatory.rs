@@ -10,8 +10,7 @@ use std::time::{Duration, Instant as Clock};
 
 use huld::base::entropy::Entropy;
 use huld::base::{ConnectionId, Instant, PartitionKey, TopicId};
-use huld::purgatory::{Description, Exit, Purgatory, TimingWheel, Wait, WaitId, WaitKind, Waiter, Waiting};
-use slab::Slab;
+use huld::purgatory::{Description, Exit, Purgatory, Wait, WaitId, WaitKind, Waiter, Waiting};
 
 const KEYS: usize = 10_000;
 const TRIALS: usize = 7;
@@ -306,42 +305,45 @@ fn stream(rate: f64, p50_ms: f64, p75_ms: f64) {
     let mut entropy = Entropy::new(7);
     let times = log_normal(&mut entropy, p50_ms, p75_ms);
     let mut purgatory = BenchPurgatory::<100>::new();
-    // Completions come by a wheel of their own; its keys are those of `parked`.
-    let (mut completions, mut parked) = (TimingWheel::new(), Slab::<WaitId>::new());
-    let (mut left, mut arrival_ns) = (0, 0.0);
+    // What completes in each millisecond to come, and until when that was done.
+    let mut completions: [Vec<WaitId>; 1024] = [const { Vec::new() }; 1024];
+    let (mut left, mut arrival_ns, mut done_ms) = (0, 0.0, 1_000);
     let (origin, cpu_start) = (Clock::now(), cpu_nanos());
     let now = || Instant::from_nanos(1_000_000_000 + origin.elapsed().as_nanos() as u64);
-    let mut finish =
-        |purgatory: &mut BenchPurgatory<100>, parked: &mut Slab<WaitId>, wheel: &mut TimingWheel| {
-            let now = now();
-            while let Some((key, _)) = wheel.pop_expired(now) {
-                let id = parked.remove(key as usize);
-                left += usize::from(purgatory.take(id, Exit::Completed).is_some());
-            }
-            left += purgatory.expire(now, &mut 0, |_, _, reply| discard(reply));
-            left
-        };
+    let mut finish = |purgatory: &mut BenchPurgatory<100>, completions: &mut [Vec<WaitId>; 1024]| {
+        let now = now();
+        while done_ms < now.as_millis() {
+            let due = &mut completions[done_ms as usize % 1024];
+            left += purgatory.take_all(due, Exit::Completed, |_, wait| {
+                black_box(wait);
+            });
+            due.clear();
+            done_ms += 1;
+        }
+        left += purgatory.expire(now, &mut 0, |_, _, reply| discard(reply));
+        left
+    };
     for i in 0..count {
         if rate > 0.0 {
             arrival_ns += -(1.0 - unit(&mut entropy)).ln() / rate * 1e9;
             while arrival_ns - origin.elapsed().as_nanos() as f64 > 1_000_000.0 {
                 std::thread::sleep(Duration::from_millis(1));
-                finish(&mut purgatory, &mut parked, &mut completions);
+                finish(&mut purgatory, &mut completions);
             }
         }
         let triple = [(); 3].map(|()| keys[entropy.below(100) as usize]);
         let (since, after_ms) = (now(), times[i % times.len()]);
         let id = purgatory.park(triple, waiter(since, 200), OffsetWait::new(1));
         if after_ms < 200.0 {
-            let key = parked.insert(id) as u32;
-            completions.schedule(since, key, since + Duration::from_secs_f64(after_ms / 1e3));
+            let due_ms = (since.as_nanos() + (after_ms * 1e6) as u64) / 1_000_000;
+            completions[due_ms as usize % 1024].push(id);
         }
         if i % 16 == 0 {
-            finish(&mut purgatory, &mut parked, &mut completions);
+            finish(&mut purgatory, &mut completions);
         }
     }
     let took = origin.elapsed().as_secs_f64();
-    while finish(&mut purgatory, &mut parked, &mut completions) < count {
+    while finish(&mut purgatory, &mut completions) < count {
         std::thread::sleep(Duration::from_millis(1));
     }
     let cpu = (cpu_nanos() - cpu_start) as f64 / count as f64;

@@ -36,7 +36,7 @@ use crate::controller::{BrokerRegistration, Controller, ListenerEndpoint, Logger
 use crate::coordinator::{Shard, Storage, TimerChange, TimerKey};
 use crate::faults::{FaultLimits, Faults, HoldId};
 use crate::log::ChunkPool;
-use crate::purgatory::{Description, Purgatory, WaitId, WaitKind, Waiter};
+use crate::purgatory::{Description, Exit, Purgatory, WaitId, WaitKind, Waiter};
 use links::Links;
 use node::{Event, Identity, Node};
 use replies::Replies;
@@ -618,8 +618,6 @@ fn cancel_timers(
     });
     // Not in the order of a hash map.
     cancelled.sort_unstable();
-    for id in cancelled {
-        purgatory.remove(id);
-    }
+    purgatory.take_all(&cancelled, Exit::Removed, |_, _| {});
     shards.clear();
 }

@@ -87,7 +87,7 @@ impl Chunk {
     const UNUSED: Chunk = Chunk { items: [NONE; ITEMS], prev: NONE, next: NONE, list: NONE, live: 0 };
 
     /// The items, in their order.
-    pub fn items(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn items(&self) -> impl Iterator<Item = u32> + Clone + '_ {
         let mut live = self.live;
         std::iter::from_fn(move || {
             let index = live.trailing_zeros() as usize;

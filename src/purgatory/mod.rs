@@ -38,6 +38,9 @@ const KEPT_WAITS: usize = 4096;
 /// With more waits than this, what is known of each must be fetched from memory far away.
 const FAR_WAITS: usize = 4096;
 
+/// So many waits are fetched together.
+const READ_TOGETHER: usize = 16;
+
 /// What can wait, whatever it has to look at.
 pub trait Waiting {
     /// The kinds of wait among which this is one.
@@ -163,13 +166,15 @@ pub struct Purgatory<K, W, O> {
     metrics: Vec<Metrics>,
 }
 
+/// In this order, so that both ends are known: [`Purgatory::read_ahead`] reads them.
 #[derive(Clone, Debug)]
+#[repr(C)]
 struct Slot<W, O> {
     serial: NonZeroU64,
     since: Instant,
     watching: Watching,
-    owner: O,
     wait: W,
+    owner: O,
 }
 
 impl<K, W: Waiting, O> Default for Purgatory<K, W, O> {
@@ -259,7 +264,7 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
         while let Some(number) = next {
             let chunk = *self.watchers.chunk(number);
             next = chunk.next();
-            self.read_ahead(&chunk);
+            self.read_ahead(chunk.items());
             for slot in chunk.items() {
                 completed += usize::from(self.try_one(slot, context, &mut on_completed));
             }
@@ -286,16 +291,19 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
 
     /// Reads what is known of some waits before they are looked at one after the other, so that all of it is on its way
     /// from memory at the same time.
-    fn read_ahead(&self, chunk: &Chunk) {
+    fn read_ahead(&self, waits: impl Iterator<Item = u32> + Clone) {
         if self.slots.len() <= FAR_WAITS {
             return;
         }
-        let read = chunk.items().fold(0, |read, slot| {
-            let serial = self.slots.get(slot as usize).map_or(0, |slot| slot.serial.get());
+        let read = waits.clone().fold(0, |read, slot| {
+            let serial = self.slots.get(slot as usize).map_or(0, |slot| {
+                std::hint::black_box(slot.owner);
+                slot.serial.get()
+            });
             read ^ serial ^ u64::from(self.deadlines.place_of(slot))
         });
         std::hint::black_box(read);
-        let read = chunk.items().fold(0, |read, slot| {
+        let read = waits.fold(0, |read, slot| {
             let places =
                 self.slots.get(slot as usize).map_or(0, |slot| self.watchers.read_ahead(slot.watching));
             read ^ places ^ self.deadlines.read_ahead(slot)
@@ -352,7 +360,7 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
     pub fn take_expired(&mut self, now: Instant) -> Option<(Departure<O>, W)> {
         let slot = self.deadlines.first_expired(now)?;
         if let Some(&chunk) = self.deadlines.chunk_ahead(slot) {
-            self.read_ahead(&chunk);
+            self.read_ahead(chunk.items());
         }
         let deadline = self.deadlines.cancel(slot);
         Some(self.leave(slot, Some(deadline), Exit::Expired))
@@ -381,6 +389,27 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
     pub fn take(&mut self, id: WaitId, exit: Exit) -> Option<(Departure<O>, W)> {
         self.get(id)?;
         Some(self.leave(id.slot, None, exit))
+    }
+
+    /// As [`take`](Self::take) for many, in their order, which costs less than one by one. Returns how many had not left
+    /// already.
+    pub fn take_all(
+        &mut self,
+        ids: &[WaitId],
+        exit: Exit,
+        mut on_taken: impl FnMut(Departure<O>, W),
+    ) -> usize {
+        let mut taken = 0;
+        for together in ids.chunks(READ_TOGETHER) {
+            self.read_ahead(together.iter().map(|id| id.slot));
+            for &id in together {
+                if let Some((departure, wait)) = self.take(id, exit) {
+                    on_taken(departure, wait);
+                    taken += 1;
+                }
+            }
+        }
+        taken
     }
 
     /// Gives a wait another deadline. Returns whether it still waits.

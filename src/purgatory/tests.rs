@@ -262,6 +262,30 @@ fn a_wait_leaves_once_whatever_comes_first() {
     assert_eq!(metrics.parked(), 2);
 }
 
+/// More than are near in memory.
+#[test]
+fn many_are_taken_at_once_in_the_order_in_which_they_are_named() {
+    const WAITS: u32 = 5_000;
+    let mut purgatory = TestPurgatory::new();
+    let ids: Vec<WaitId> =
+        (0..WAITS).map(|name| purgatory.park(["a", "b"], waiter(0, 100), fetch(name))).collect();
+    let (taken, kept) = ids.split_at(WAITS as usize / 2);
+    // One has left already, one is named twice.
+    assert!(purgatory.remove(taken[3]).is_some());
+    let named: Vec<WaitId> = taken.iter().rev().copied().chain([taken[0]]).collect();
+    let mut names = Vec::new();
+    let count = purgatory.take_all(&named, Exit::Removed, |departure, wait| {
+        assert_eq!((departure.exit, departure.waiter), (Exit::Removed, waiter(0, 100)));
+        names.push(wait.name);
+    });
+    let expected: Vec<u32> = (0..WAITS / 2).rev().filter(|&name| name != 3).collect();
+    assert_eq!((count, names), (expected.len(), expected));
+    assert!(kept.iter().all(|&id| purgatory.get(id).is_some()));
+    let metrics = purgatory.metrics(Kind::Fetch);
+    assert_eq!((metrics.removed, metrics.purgatory_size), (u64::from(WAITS / 2), u64::from(WAITS)));
+    assert_eq!(expire(&mut purgatory, Instant::from_millis(100)).len(), kept.len());
+}
+
 #[test]
 fn an_id_never_names_a_later_wait() {
     let mut purgatory = TestPurgatory::new();
