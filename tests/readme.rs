@@ -1,33 +1,79 @@
-//! The README's table of APIs is made from the table that huld serves and the headers of the APIs' files.
+//! The README's table of APIs is made from the table that huld serves and the headers of the APIs' files, and the tables of
+//! `docs/settings.md` from those of the configs.
 //!
-//! `HULD_UPDATE_README=1 cargo test --test readme` writes it.
+//! `HULD_UPDATE_README=1 cargo test --test readme` writes them.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use huld::api::{ApiEntry, TABLE};
-
-const BEGIN: &str = "<!-- APIs: made by `HULD_UPDATE_README=1 cargo test --test readme` -->\n";
-const END: &str = "<!-- end of APIs -->\n";
+use huld::controller::configs::{Change, Effect, Key, Resource};
 
 #[test]
 fn table_of_apis_is_what_is_served() {
-    let path = root().join("README.md");
-    let readme = std::fs::read_to_string(&path).unwrap();
-    let (before, rest) = readme.split_once(BEGIN).expect("the README has the mark where the table begins");
-    let (table, after) = rest.split_once(END).expect("the README has the mark where the table ends");
-    let made = made_table();
-    if table == made {
+    check_or_write("README.md", "APIs", &made_table());
+}
+
+#[test]
+fn tables_of_settings_are_those_of_the_configs() {
+    let parts = [
+        ("topics that act", Resource::Topic, Effect::Acts),
+        ("topics that are kept", Resource::Topic, Effect::Stored),
+        ("brokers that act", Resource::Broker, Effect::Acts),
+        ("brokers that are kept", Resource::Broker, Effect::Stored),
+        ("groups that act", Resource::Group, Effect::Acts),
+        ("groups that are kept", Resource::Group, Effect::Stored),
+        ("client metrics", Resource::ClientMetrics, Effect::Acts),
+    ];
+    let mut told = 0;
+    for (name, resource, effect) in parts {
+        let keys: Vec<_> = resource.keys().filter(|key| key.effect == effect).collect();
+        told += keys.len();
+        check_or_write("docs/settings.md", name, &settings(resource, &keys));
+    }
+    let resources = [Resource::Topic, Resource::Broker, Resource::Group, Resource::ClientMetrics];
+    assert_eq!(told, resources.iter().flat_map(|resource| resource.keys()).count(), "each is told once");
+}
+
+/// Compares the part of a document between its marks with what it should be, or writes it.
+fn check_or_write(document: &str, part: &str, made: &str) {
+    let begin = format!("<!-- {part}: made by `HULD_UPDATE_README=1 cargo test --test readme` -->\n");
+    let end = format!("<!-- end of {part} -->\n");
+    let path = root().join(document);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once(&begin).expect("the document has the mark where the part begins");
+    let (found, after) = rest.split_once(&end).expect("the document has the mark where the part ends");
+    if found == made {
         return;
     }
     if std::env::var_os("HULD_UPDATE_README").is_some() {
-        std::fs::write(&path, format!("{before}{BEGIN}{made}{END}{after}")).unwrap();
+        std::fs::write(&path, format!("{before}{begin}{made}{end}{after}")).unwrap();
         return;
     }
     panic!(
-        "the README's table of APIs is not what is served; write it anew:\n\
+        "\"{part}\" in {document} is not what the code has; write it anew:\n\
          HULD_UPDATE_README=1 cargo test --test readme\n\nit should be:\n{made}"
     );
+}
+
+fn settings(resource: Resource, keys: &[&Key]) -> String {
+    let of_broker = resource == Resource::Broker;
+    let (head, line) = if of_broker { (" Changed while it runs |", "---|") } else { ("", "") };
+    let mut table = format!("| Key | Type | Default |{head} What |\n|---|---|---|{line}---|\n");
+    for key in keys {
+        let kind = key.kind.name().to_lowercase();
+        let default = key.default.map_or_else(|| "none".to_owned(), |default| format!("`{default}`"));
+        let default = if key.default == Some("") { "empty".to_owned() } else { default };
+        let change = match key.change {
+            _ if !of_broker => "",
+            Change::ReadOnly => " no |",
+            Change::PerBroker => " for one broker |",
+            Change::ClusterWide => " yes |",
+        };
+        let does = in_a_cell(key.documentation);
+        writeln!(table, "| `{}` | {kind} | {} |{change} {does} |", key.name, in_a_cell(&default)).unwrap();
+    }
+    table
 }
 
 fn root() -> PathBuf {

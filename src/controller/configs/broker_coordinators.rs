@@ -8,42 +8,42 @@ keys! { COORDINATOR_KEYS;
         "The longest pause between tries to verify a partition's transaction.";
     "add.partitions.to.txn.retry.backoff.ms": Int = Some("20"), AtLeast(1), High, ReadOnly, Stored =>
         "The pause between tries to verify a partition's transaction.";
-    "group.consumer.assignors": List = Some("uniform,range"), Any, Medium, ReadOnly, Stored =>
+    "group.consumer.assignors": List = Some("uniform,range"), Any, Medium, ReadOnly, Acts =>
         "The assignors of consumer groups, the first being the default.";
-    "group.consumer.heartbeat.interval.ms": Int = Some("5000"), AtLeast(1), Medium, ReadOnly, Stored =>
+    "group.consumer.heartbeat.interval.ms": Int = Some("5000"), AtLeast(1), Medium, ReadOnly, Acts =>
         "How often members of consumer groups send heartbeats.";
-    "group.consumer.max.heartbeat.interval.ms": Int = Some("15000"), AtLeast(1), Medium, ReadOnly, Stored =>
+    "group.consumer.max.heartbeat.interval.ms": Int = Some("15000"), AtLeast(1), Medium, ReadOnly, Acts =>
         "The largest heartbeat interval that a consumer group may set.";
-    "group.consumer.max.session.timeout.ms": Int = Some("60000"), AtLeast(1), Medium, ReadOnly, Stored =>
+    "group.consumer.max.session.timeout.ms": Int = Some("60000"), AtLeast(1), Medium, ReadOnly, Acts =>
         "The largest session timeout that a consumer group may set.";
-    "group.consumer.max.size": Int = Some("2147483647"), AtLeast(1), Medium, ReadOnly, Stored =>
+    "group.consumer.max.size": Int = Some("2147483647"), AtLeast(1), Medium, ReadOnly, Acts =>
         "How many members a consumer group has at most.";
     "group.consumer.migration.policy": String = Some("bidirectional"),
-        OneOfIgnoringCase(&["DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"]), Medium, ReadOnly, Stored =>
+        OneOfIgnoringCase(&["DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"]), Medium, ReadOnly, Acts =>
         "Between which protocols a group may go over while it is in use.";
-    "group.consumer.min.heartbeat.interval.ms": Int = Some("5000"), AtLeast(1), Medium, ReadOnly, Stored =>
+    "group.consumer.min.heartbeat.interval.ms": Int = Some("5000"), AtLeast(1), Medium, ReadOnly, Acts =>
         "The smallest heartbeat interval that a consumer group may set.";
-    "group.consumer.min.session.timeout.ms": Int = Some("45000"), AtLeast(1), Medium, ReadOnly, Stored =>
+    "group.consumer.min.session.timeout.ms": Int = Some("45000"), AtLeast(1), Medium, ReadOnly, Acts =>
         "The smallest session timeout that a consumer group may set.";
     "group.consumer.regex.refresh.interval.ms": Int = Some("600000"),
-        AtLeast(10000), Medium, ReadOnly, Stored, internal =>
+        AtLeast(10000), Medium, ReadOnly, Acts, internal =>
         "How often subscriptions by pattern are resolved again.";
-    "group.consumer.session.timeout.ms": Int = Some("45000"), AtLeast(1), Medium, ReadOnly, Stored =>
+    "group.consumer.session.timeout.ms": Int = Some("45000"), AtLeast(1), Medium, ReadOnly, Acts =>
         "How long a member of a consumer group may be silent.";
     "group.coordinator.append.linger.ms": Int = Some("5"), AtLeast(0), Medium, ReadOnly, Stored =>
         "How long the group coordinator gathers writes.";
     "group.coordinator.rebalance.protocols": List = Some("classic,consumer,streams"),
-        ListOf(&["consumer", "classic", "share", "streams"]), Medium, ReadOnly, Stored =>
+        ListOf(&["consumer", "classic", "share", "streams"]), Medium, ReadOnly, Acts =>
         "The kinds of group that are served.";
     "group.coordinator.threads": Int = Some("4"), AtLeast(1), High, ReadOnly, Stored =>
         "How many threads coordinate groups.";
-    "group.initial.rebalance.delay.ms": Int = Some("3000"), Any, Medium, ReadOnly, Stored =>
+    "group.initial.rebalance.delay.ms": Int = Some("3000"), Any, Medium, ReadOnly, Acts =>
         "How long the first rebalance of an empty classic group waits for more members.";
-    "group.max.session.timeout.ms": Int = Some("1800000"), Any, Medium, ReadOnly, Stored =>
+    "group.max.session.timeout.ms": Int = Some("1800000"), Any, Medium, ReadOnly, Acts =>
         "The largest session timeout that a member of a classic group may ask for.";
-    "group.max.size": Int = Some("2147483647"), AtLeast(1), Medium, ReadOnly, Stored =>
+    "group.max.size": Int = Some("2147483647"), AtLeast(1), Medium, ReadOnly, Acts =>
         "How many members a classic group has at most.";
-    "group.min.session.timeout.ms": Int = Some("6000"), Any, Medium, ReadOnly, Stored =>
+    "group.min.session.timeout.ms": Int = Some("6000"), Any, Medium, ReadOnly, Acts =>
         "The smallest session timeout that a member of a classic group may ask for.";
     "group.share.assignors": List = Some("simple"), Any, Medium, ReadOnly, Stored =>
         "The assignors of share groups.";
@@ -100,23 +100,23 @@ keys! { COORDINATOR_KEYS;
         "How many standby tasks each stateful task of a streams group has.";
     "group.streams.session.timeout.ms": Int = Some("45000"), AtLeast(1), Medium, ReadOnly, Stored =>
         "How long a member of a streams group may be silent.";
-    "offset.metadata.max.bytes": Int = Some("4096"), Any, High, ReadOnly, Stored =>
+    "offset.metadata.max.bytes": Int = Some("4096"), Any, High, ReadOnly, Acts =>
         "The largest metadata text with a committed offset.";
-    "offsets.commit.timeout.ms": Int = Some("5000"), AtLeast(1), High, ReadOnly, Stored =>
+    "offsets.commit.timeout.ms": Int = Some("5000"), AtLeast(1), High, ReadOnly, Acts =>
         "How long an offset commit waits for its replicas.";
     "offsets.load.buffer.size": Int = Some("5242880"), AtLeast(1), High, ReadOnly, Stored =>
         "How much is read at once when offsets are loaded.";
-    "offsets.retention.check.interval.ms": Long = Some("600000"), AtLeast(1), High, ReadOnly, Stored =>
+    "offsets.retention.check.interval.ms": Long = Some("600000"), AtLeast(1), High, ReadOnly, Acts =>
         "How often committed offsets are checked for expiry.";
-    "offsets.retention.minutes": Int = Some("10080"), AtLeast(1), High, ReadOnly, Stored =>
+    "offsets.retention.minutes": Int = Some("10080"), AtLeast(1), High, ReadOnly, Acts =>
         "How long committed offsets are kept after a group became empty.";
     "offsets.topic.compression.codec": Int = Some("0"), Any, High, ReadOnly, Stored =>
         "The codec of the offsets topic, by its number.";
-    "offsets.topic.num.partitions": Int = Some("50"), AtLeast(1), High, ReadOnly, Stored =>
+    "offsets.topic.num.partitions": Int = Some("50"), AtLeast(1), High, ReadOnly, Acts =>
         "How many partitions the offsets topic has.";
     "offsets.topic.replication.factor": Short = Some("3"), AtLeast(1), High, ReadOnly, Acts =>
         "How many replicas the offsets topic has.";
-    "offsets.topic.segment.bytes": Int = Some("104857600"), AtLeast(1), High, ReadOnly, Stored =>
+    "offsets.topic.segment.bytes": Int = Some("104857600"), AtLeast(1), High, ReadOnly, Acts =>
         "The segment size of the offsets topic.";
     "share.coordinator.append.linger.ms": Int = Some("5"), AtLeast(0), Medium, ReadOnly, Stored =>
         "How long the share coordinator gathers writes.";
@@ -151,26 +151,26 @@ keys! { COORDINATOR_KEYS;
         "How often Kafka sweeps its purgatory of share fetches; huld's has nothing to sweep.";
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": Int = Some("10000"),
         AtLeast(1), Low, ReadOnly, Stored =>
-        "How often transactions are checked for their timeout.";
-    "transaction.max.timeout.ms": Int = Some("900000"), AtLeast(1), High, ReadOnly, Stored =>
+        "How often Kafka looks for transactions whose timeout has passed; huld ends each in its time.";
+    "transaction.max.timeout.ms": Int = Some("900000"), AtLeast(1), High, ReadOnly, Acts =>
         "The longest transaction timeout that a producer may ask for.";
-    "transaction.partition.verification.enable": Boolean = Some("true"), Any, Low, ClusterWide, Stored =>
+    "transaction.partition.verification.enable": Boolean = Some("true"), Any, Low, ClusterWide, Acts =>
         "Whether a partition checks with the coordinator that a transaction is open.";
     "transaction.remove.expired.transaction.cleanup.interval.ms": Int = Some("3600000"),
-        AtLeast(1), Low, ReadOnly, Stored =>
+        AtLeast(1), Low, ReadOnly, Acts =>
         "How often transactional ids are checked for expiry.";
     "transaction.state.log.load.buffer.size": Int = Some("5242880"), AtLeast(1), High, ReadOnly, Stored =>
         "How much is read at once when transactions are loaded.";
-    "transaction.state.log.min.isr": Int = Some("2"), AtLeast(1), High, ReadOnly, Stored =>
+    "transaction.state.log.min.isr": Int = Some("2"), AtLeast(1), High, ReadOnly, Acts =>
         "The min.insync.replicas of the transaction topic.";
-    "transaction.state.log.num.partitions": Int = Some("50"), AtLeast(1), High, ReadOnly, Stored =>
+    "transaction.state.log.num.partitions": Int = Some("50"), AtLeast(1), High, ReadOnly, Acts =>
         "How many partitions the transaction topic has.";
     "transaction.state.log.replication.factor": Short = Some("3"), AtLeast(1), High, ReadOnly, Acts =>
         "How many replicas the transaction topic has.";
-    "transaction.state.log.segment.bytes": Int = Some("104857600"), AtLeast(1), High, ReadOnly, Stored =>
+    "transaction.state.log.segment.bytes": Int = Some("104857600"), AtLeast(1), High, ReadOnly, Acts =>
         "The segment size of the transaction topic.";
-    "transaction.two.phase.commit.enable": Boolean = Some("false"), Any, Low, ReadOnly, Stored =>
+    "transaction.two.phase.commit.enable": Boolean = Some("false"), Any, Low, ReadOnly, Acts =>
         "Whether transactions may take part in an outside two-phase commit.";
-    "transactional.id.expiration.ms": Int = Some("604800000"), AtLeast(1), High, ReadOnly, Stored =>
+    "transactional.id.expiration.ms": Int = Some("604800000"), AtLeast(1), High, ReadOnly, Acts =>
         "How long an unused transactional id is remembered.";
 }

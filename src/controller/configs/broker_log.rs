@@ -24,13 +24,13 @@ keys! { LOG_KEYS;
         "Whether topics can be deleted.";
     "fetch.purgatory.purge.interval.requests": Int = Some("1000"), Any, Medium, ReadOnly, Stored =>
         "How often Kafka sweeps its purgatory of fetch requests; huld's has nothing to sweep.";
-    "log.cleaner.backoff.ms": Long = Some("15000"), AtLeast(0), Medium, ClusterWide, Stored =>
+    "log.cleaner.backoff.ms": Long = Some("15000"), AtLeast(0), Medium, ClusterWide, Acts =>
         "How long the cleaner rests when it finds nothing to do.";
     "log.cleaner.dedupe.buffer.size": Long = Some("134217728"), Any, Medium, ClusterWide, Stored =>
         "The memory for the cleaner's map of keys.";
     "log.cleaner.delete.retention.ms": Long = Some("86400000"), AtLeast(0), Medium, ClusterWide, Acts =>
         "Default for topics without a delete.retention.ms of their own.";
-    "log.cleaner.enable": Boolean = Some("true"), Any, Medium, ReadOnly, Stored =>
+    "log.cleaner.enable": Boolean = Some("true"), Any, Medium, ReadOnly, Acts =>
         "Whether compacted topics are cleaned at all.";
     "log.cleaner.io.buffer.load.factor": Double = Some("0.9"), Any, Medium, ClusterWide, Stored =>
         "How full the cleaner's map of keys may get.";
@@ -69,9 +69,9 @@ keys! { LOG_KEYS;
     "log.flush.start.offset.checkpoint.interval.ms": Int = Some("60000"),
         AtLeast(0), High, ReadOnly, Stored =>
         "How often log start offsets are written.";
-    "log.index.interval.bytes": Int = Some("4096"), AtLeast(0), Medium, ClusterWide, Acts =>
+    "log.index.interval.bytes": Int = Some("4096"), AtLeast(0), Medium, ClusterWide, Stored =>
         "Default for topics without an index.interval.bytes of their own.";
-    "log.index.size.max.bytes": Int = Some("10485760"), AtLeast(4), Medium, ClusterWide, Acts =>
+    "log.index.size.max.bytes": Int = Some("10485760"), AtLeast(4), Medium, ClusterWide, Stored =>
         "Default for topics without a segment.index.bytes of their own.";
     "log.initial.task.delay.ms": Long = Some("30000"), AtLeast(0), Low, ReadOnly, Acts, internal =>
         "How long after the start periodic work on logs begins.";
@@ -102,10 +102,10 @@ keys! { LOG_KEYS;
         "Default for topics without a retention.ms of their own.";
     "log.roll.hours": Int = Some("168"), AtLeast(1), High, ReadOnly, Acts =>
         "Default for topics without a segment.ms of their own, in hours; weaker than log.roll.ms.";
-    "log.roll.jitter.hours": Int = Some("0"), AtLeast(0), High, ReadOnly, Acts =>
+    "log.roll.jitter.hours": Int = Some("0"), AtLeast(0), High, ReadOnly, Stored =>
         "Default for topics without a segment.jitter.ms of their own, in hours; weaker than \
          log.roll.jitter.ms.";
-    "log.roll.jitter.ms": Long = None, Any, High, ClusterWide, Acts =>
+    "log.roll.jitter.ms": Long = None, Any, High, ClusterWide, Stored =>
         "Default for topics without a segment.jitter.ms of their own.";
     "log.roll.ms": Long = None, Any, High, ClusterWide, Acts =>
         "Default for topics without a segment.ms of their own.";

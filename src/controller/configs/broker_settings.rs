@@ -53,6 +53,10 @@ macro_rules! part {
         }
 
         impl $name {
+            /// The keys behind it.
+            #[cfg(test)]
+            pub(super) const KEYS: &[&str] = &[$($key),*];
+
             fn resolve(configs: &BrokerConfigs) -> Self {
                 $name { $($field: read(configs, $key),)* }
             }
@@ -108,7 +112,6 @@ part! {
     ReplicationSettings {
         replica_lag_time_max_ms: u64 = "replica.lag.time.max.ms";
         replica_fetch_max_bytes: u32 = "replica.fetch.max.bytes";
-        replica_fetch_min_bytes: u32 = "replica.fetch.min.bytes";
         replica_fetch_response_max_bytes: u32 = "replica.fetch.response.max.bytes";
         replica_fetch_wait_max_ms: u32 = "replica.fetch.wait.max.ms";
         replica_fetch_backoff_ms: u32 = "replica.fetch.backoff.ms";
@@ -154,37 +157,25 @@ part! {
 }
 
 part! {
-    /// Share groups.
+    /// Share groups, which aren't there yet: what groups may set for them.
     ShareGroupSettings {
-        assignors: Vec<String> = "group.share.assignors";
-        delivery_count_limit: i32 = "group.share.delivery.count.limit";
-        heartbeat_interval_ms: i32 = "group.share.heartbeat.interval.ms";
         min_heartbeat_interval_ms: i32 = "group.share.min.heartbeat.interval.ms";
         max_heartbeat_interval_ms: i32 = "group.share.max.heartbeat.interval.ms";
-        session_timeout_ms: i32 = "group.share.session.timeout.ms";
         min_session_timeout_ms: i32 = "group.share.min.session.timeout.ms";
         max_session_timeout_ms: i32 = "group.share.max.session.timeout.ms";
-        record_lock_duration_ms: i32 = "group.share.record.lock.duration.ms";
         min_record_lock_duration_ms: i32 = "group.share.min.record.lock.duration.ms";
         max_record_lock_duration_ms: i32 = "group.share.max.record.lock.duration.ms";
-        partition_max_record_locks: i32 = "group.share.partition.max.record.locks";
-        max_share_sessions: usize = "group.share.max.share.sessions";
-        max_size: usize = "group.share.max.size";
     }
 }
 
 part! {
-    /// Streams groups.
+    /// Streams groups, which aren't there yet: what groups may set for them.
     StreamsGroupSettings {
-        heartbeat_interval_ms: i32 = "group.streams.heartbeat.interval.ms";
         min_heartbeat_interval_ms: i32 = "group.streams.min.heartbeat.interval.ms";
         max_heartbeat_interval_ms: i32 = "group.streams.max.heartbeat.interval.ms";
-        session_timeout_ms: i32 = "group.streams.session.timeout.ms";
         min_session_timeout_ms: i32 = "group.streams.min.session.timeout.ms";
         max_session_timeout_ms: i32 = "group.streams.max.session.timeout.ms";
-        max_size: usize = "group.streams.max.size";
         max_standby_replicas: i32 = "group.streams.max.standby.replicas";
-        num_standby_replicas: i32 = "group.streams.num.standby.replicas";
     }
 }
 
@@ -206,7 +197,6 @@ part! {
     TransactionSettings {
         max_timeout_ms: i32 = "transaction.max.timeout.ms";
         id_expiration_ms: u64 = "transactional.id.expiration.ms";
-        abort_timed_out_interval_ms: u64 = "transaction.abort.timed.out.transaction.cleanup.interval.ms";
         remove_expired_interval_ms: u64 = "transaction.remove.expired.transaction.cleanup.interval.ms";
         partition_verification_enable: bool = "transaction.partition.verification.enable";
         two_phase_commit_enable: bool = "transaction.two.phase.commit.enable";
@@ -386,8 +376,64 @@ pub(super) fn read<T: FromValue>(configs: &BrokerConfigs, name: &str) -> T {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::key::Effect;
     use super::super::layers::Overrides;
+    use super::super::topic_config::TopicConfig;
     use super::*;
+
+    /// Keys that are read by their names, or that one of another name is resolved from.
+    const READ_OTHERWISE: &[&str] = &[
+        "advertised.listeners",
+        "broker.id",
+        "broker.rack",
+        "controller.listener.names",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "node.id",
+    ];
+
+    fn that_act(resource: Resource) -> BTreeSet<&'static str> {
+        resource.keys().filter(|key| key.effect == Effect::Acts).map(|key| key.name).collect()
+    }
+
+    #[test]
+    fn the_keys_that_act_are_those_that_are_read() {
+        let checked_only = "remote.storage.enable";
+        let mut topic: BTreeSet<&str> =
+            TopicConfig::KEYS.iter().copied().filter(|name| *name != checked_only).collect();
+        topic.insert("internal.segment.bytes");
+        assert_eq!(that_act(Resource::Topic), topic);
+
+        let typed = [
+            NetworkSettings::KEYS,
+            TopicSettings::KEYS,
+            ProducerSettings::KEYS,
+            ReplicationSettings::KEYS,
+            GroupSettings::KEYS,
+            ConsumerGroupSettings::KEYS,
+            OffsetSettings::KEYS,
+            TransactionSettings::KEYS,
+            HuldSettings::KEYS,
+            READ_OTHERWISE,
+        ];
+        let of_topics = Resource::Topic.keys().filter(|key| key.effect == Effect::Acts);
+        let inherited = of_topics.flat_map(|key| key.broker_synonyms).map(|synonym| synonym.name);
+        let broker: BTreeSet<&str> = typed.concat().into_iter().chain(inherited).collect();
+        assert_eq!(that_act(Resource::Broker), broker);
+        let bounds = ShareGroupSettings::KEYS.iter().chain(StreamsGroupSettings::KEYS);
+        assert!(bounds.clone().all(|name| Resource::Broker.key(name).is_some()));
+        assert!(bounds.clone().all(|name| !broker.contains(name)), "there are no such groups");
+
+        let group = ["consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"];
+        assert_eq!(that_act(Resource::Group), BTreeSet::from(group));
+        assert_eq!(that_act(Resource::ClientMetrics).len(), Resource::ClientMetrics.keys().count());
+    }
 
     fn resolve(pairs: &[(&str, &str)]) -> Result<BrokerSettings, String> {
         let fixed = Overrides::parse(Resource::Broker, pairs.iter().copied()).unwrap();

@@ -4,9 +4,9 @@ use super::key::Allowed::{Any, AtLeast, OffsetReset, OneOf};
 use super::tables::keys;
 
 keys! { GROUP_KEYS;
-    "consumer.heartbeat.interval.ms": Int = Some("5000"), AtLeast(1), Medium, ClusterWide, Stored =>
+    "consumer.heartbeat.interval.ms": Int = Some("5000"), AtLeast(1), Medium, ClusterWide, Acts =>
         "How often members of a consumer group send heartbeats.";
-    "consumer.session.timeout.ms": Int = Some("45000"), AtLeast(1), Medium, ClusterWide, Stored =>
+    "consumer.session.timeout.ms": Int = Some("45000"), AtLeast(1), Medium, ClusterWide, Acts =>
         "How long a member of a consumer group may be silent.";
     "share.auto.offset.reset": String = Some("latest"), OffsetReset, Medium, ClusterWide, Stored =>
         "Where a share group without a start offset begins.";

@@ -129,7 +129,7 @@ pub enum Change {
     ClusterWide,
 }
 
-/// What huld does with a key.
+/// What huld does with a key. `docs/settings.md` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The broker behaves as the value says.

@@ -20,6 +20,10 @@ macro_rules! topic_config {
         }
 
         impl TopicConfig {
+            /// The keys behind it.
+            #[cfg(test)]
+            pub(super) const KEYS: &[&str] = &[$($key),*];
+
             fn resolve(value: impl Fn(&'static Key) -> Option<Value>) -> Self {
                 TopicConfig { $($field: read($key, &value),)* }
             }
@@ -40,10 +44,6 @@ topic_config! {
     cleanup_policy: CleanupPolicy = "cleanup.policy";
     compression_type: CompressionType = "compression.type";
     delete_retention_ms: u64 = "delete.retention.ms";
-    file_delete_delay_ms: u64 = "file.delete.delay.ms";
-    flush_messages: u64 = "flush.messages";
-    flush_ms: u64 = "flush.ms";
-    index_interval_bytes: u32 = "index.interval.bytes";
     max_compaction_lag_ms: u64 = "max.compaction.lag.ms";
     max_message_bytes: u32 = "max.message.bytes";
     /// `i64::MAX` where there is no bound.
@@ -55,7 +55,7 @@ topic_config! {
     min_compaction_lag_ms: u64 = "min.compaction.lag.ms";
     /// The number itself: what counts is the smaller of it and the partition's number of replicas.
     min_insync_replicas: u32 = "min.insync.replicas";
-    preallocate: bool = "preallocate";
+    /// Nothing but a check: there is no tiered storage.
     remote_storage_enable: bool = "remote.storage.enable";
     /// None: no limit.
     retention_bytes: Option<u64> = "retention.bytes";
@@ -63,8 +63,6 @@ topic_config! {
     retention_ms: Option<u64> = "retention.ms";
     /// Or `internal.segment.bytes` where a topic sets that, which may be smaller.
     segment_bytes: u32 = "segment.bytes";
-    segment_index_bytes: u32 = "segment.index.bytes";
-    segment_jitter_ms: u64 = "segment.jitter.ms";
     segment_ms: u64 = "segment.ms";
     unclean_leader_election_enable: bool = "unclean.leader.election.enable";
 }

@@ -37,7 +37,7 @@ keys! { TOPIC_KEYS;
     "follower.replication.throttled.replicas": List = Some(""),
         ThrottledReplicas, Medium, ClusterWide, Stored =>
         "Replicas whose fetching is throttled on the follower's side, as partition:broker pairs, or `*`.";
-    "index.interval.bytes": Int = Some("4096"), AtLeast(0), Medium, ClusterWide, Acts =>
+    "index.interval.bytes": Int = Some("4096"), AtLeast(0), Medium, ClusterWide, Stored =>
         "How many bytes of records lie between two entries of the offset index.",
         from [("log.index.interval.bytes", 1)];
     "internal.segment.bytes": Int = None, Any, Medium, ClusterWide, Acts, internal =>
@@ -96,10 +96,10 @@ keys! { TOPIC_KEYS;
     "segment.bytes": Int = Some("1073741824"), AtLeast(1048576), Medium, ClusterWide, Acts =>
         "The size at which a segment is closed and a new one begun.",
         from [("log.segment.bytes", 1)];
-    "segment.index.bytes": Int = Some("10485760"), AtLeast(4), Medium, ClusterWide, Acts =>
+    "segment.index.bytes": Int = Some("10485760"), AtLeast(4), Medium, ClusterWide, Stored =>
         "The largest size of a segment's offset index; a full index closes the segment.",
         from [("log.index.size.max.bytes", 1)];
-    "segment.jitter.ms": Long = Some("0"), AtLeast(0), Medium, ClusterWide, Acts =>
+    "segment.jitter.ms": Long = Some("0"), AtLeast(0), Medium, ClusterWide, Stored =>
         "A random part that is taken off segment.ms, so that segments don't all close at once.",
         from [("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)];
     "segment.ms": Long = Some("604800000"), AtLeast(1), Medium, ClusterWide, Acts =>
