@@ -72,6 +72,9 @@ pub(super) trait ShardState: Clone + Debug + Default {
     /// committed later. If not, it is told nothing until they are.
     const WRITES_EXPIRE: bool = true;
 
+    /// By how much a batch must stay below `max.message.bytes`.
+    const BATCH_MARGIN: usize;
+
     /// How many partitions the topic has.
     fn partitions(settings: &CoordinatorSettings) -> i32;
 

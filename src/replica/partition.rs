@@ -196,11 +196,16 @@ impl Replica {
         maximal >= self.effective_min_insync_replicas()
     }
 
+    /// `max.message.bytes`.
+    pub fn max_message_bytes(&self) -> usize {
+        self.config.max_message_bytes as usize
+    }
+
     /// What the topic asks of produced batches.
     pub fn batch_rules(&self) -> TopicRules {
         TopicRules {
             timestamp_type: self.config.message_timestamp_type,
-            max_message_bytes: self.config.max_message_bytes as usize,
+            max_message_bytes: self.max_message_bytes(),
             before_max_ms: self.config.message_timestamp_before_max_ms,
             after_max_ms: self.config.message_timestamp_after_max_ms,
             compacted: self.config.cleanup_policy.compact,

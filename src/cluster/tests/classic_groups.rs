@@ -3,9 +3,14 @@
 
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::leave_group_request::MemberIdentity;
+use kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{
-    GroupId, HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, OffsetCommitRequest,
-    SyncGroupRequest,
+    DeleteGroupsRequest, DescribeGroupsRequest, DescribeGroupsResponse, GroupId, HeartbeatRequest,
+    JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, ListGroupsRequest, OffsetCommitRequest,
+    SyncGroupRequest, SyncGroupResponse,
 };
 
 use super::groups::{
@@ -461,4 +466,196 @@ fn without_known_ids_a_member_is_in_at_once() {
     assert!(world.received::<JoinGroupRequest>(other, 0).is_none());
     world.advance(Duration::from_millis(SESSION_MS as u64));
     assert_eq!(world.received::<JoinGroupRequest>(other, 0).unwrap().error_code, 0);
+}
+
+/// Bytes that mean nothing, and that other bytes would be told from.
+fn noise(length: usize, seed: u8) -> Bytes {
+    (0..length).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+}
+
+/// Has the pair join again, and the leader assign so many bytes to each; gives what both are answered.
+fn assigned(world: &mut World, pair: &[(ConnectionId, String); 2], length: usize) -> [SyncGroupResponse; 2] {
+    let [(a, first), (b, second)] = pair;
+    world.send(*a, JOIN, &join(first, None));
+    let follower = world.ask(*b, JOIN, &join(second, None));
+    let leader = joined(world, *a);
+    assert_eq!((leader.error_code, leader.members.len()), (0, 2));
+    let given = [(first, 1), (second, 2)].map(|(member, seed)| {
+        let assignment = SyncGroupRequestAssignment::default().with_member_id(text(member));
+        assignment.with_assignment(noise(length, seed))
+    });
+    world.send(*b, SYNC, &sync(second, follower.generation_id, &[]));
+    let by_leader = sync(first, leader.generation_id, &[]).with_assignments(given.to_vec());
+    let mine = world.ask(*a, SYNC, &by_leader);
+    [mine, world.received::<SyncGroupRequest>(*b, SYNC).expect("who syncs hears it with the leader")]
+}
+
+#[test]
+fn assignments_come_back_byte_for_byte() {
+    let mut world = world();
+    let pair = pair(&mut world);
+    for length in [0, 1, 17, 400_000] {
+        let answers = assigned(&mut world, &pair, length);
+        assert_eq!(answers.each_ref().map(|answer| answer.error_code), [0, 0]);
+        assert_eq!(answers[0].assignment, noise(length, 1));
+        assert_eq!(answers[1].assignment, noise(length, 2));
+    }
+}
+
+/// How many bytes the last batch has that was written for the group "g".
+fn last_batch_of_g(world: &mut World) -> usize {
+    let client = world.connect();
+    let partition = i32::from(b'g') % 50;
+    let mut at = |offset: i64| -> FetchResponse {
+        world.ask(client, FETCH, &fetch("__consumer_offsets", partition, offset).with_max_wait_ms(0))
+    };
+    let end = at(0).responses[0].partitions[0].high_watermark;
+    at(end - 1).responses[0].partitions[0].records.as_ref().unwrap().len()
+}
+
+/// The largest batch that Apache Kafka 4.1.0 was seen to write to `__consumer_offsets`; one byte more failed.
+const LARGEST_BATCH: usize = 1_048_527;
+
+#[test]
+fn assignments_that_no_batch_takes_fail_the_syncs_and_all_begin_again() {
+    let mut world = world();
+    let pair = pair(&mut world);
+    assigned(&mut world, &pair, 400_000);
+    let most = LARGEST_BATCH - (last_batch_of_g(&mut world) - 2 * 400_000);
+    for (length, error) in [
+        (most / 2 - 1, ErrorCode::None),
+        (most / 2 + 1, ErrorCode::UnknownServerError),
+        (1 << 20, ErrorCode::UnknownServerError),
+    ] {
+        let answers = assigned(&mut world, &pair, length);
+        assert_eq!(answers.each_ref().map(|answer| answer.error_code), [error.code(); 2], "{length}");
+        let given = if error.is_error() { 0 } else { length };
+        assert!(answers.iter().all(|answer| answer.assignment.len() == given));
+        let expected = if error.is_error() { "PreparingRebalance" } else { "Stable" };
+        assert_eq!(state(&mut world), expected);
+    }
+    let answers = assigned(&mut world, &pair, 17);
+    assert_eq!(answers.map(|answer| answer.error_code), [0, 0]);
+}
+
+#[test]
+fn a_commit_that_no_batch_takes_fails_as_a_whole() {
+    let mut world = world();
+    world.create_topic("0123456789", 1, &[]);
+    let client = world.connect();
+    // The same partition over and over, each time with a record of its own.
+    for (group, count, expected) in
+        [("of-13-letters", 251, ErrorCode::None), ("as-many-again", 252, ErrorCode::UnknownServerError)]
+    {
+        let rows = (0..count).map(|at| {
+            let metadata = "m".repeat(4_096);
+            let row = OffsetCommitRequestPartition::default().with_committed_offset(at);
+            row.with_committed_metadata(Some(StrBytes::from_string(metadata)))
+        });
+        let topic = OffsetCommitRequestTopic::default().with_name(topic("0123456789"));
+        let request = OffsetCommitRequest::default()
+            .with_group_id(GroupId(text(group)))
+            .with_generation_id_or_member_epoch(-1)
+            .with_topics(vec![topic.with_partitions(rows.collect())]);
+        let response = world.ask(client, 8, &request);
+        let answers = &response.topics[0].partitions;
+        assert!(answers.iter().all(|answer| error(answer.error_code) == expected), "{group}");
+        let state = if expected.is_error() { "Dead" } else { "Empty" };
+        assert_eq!(told(&mut world, group)[0].1, state);
+    }
+}
+
+#[test]
+fn who_subscribes_to_garbage_disturbs_nobody() {
+    let mut world = world();
+    let [(a, first), (b, second)] = pair(&mut world);
+    let poison = [&[0, 1, 255, 255, 255, 255][..], &[], &[255; 64], &[127, 255, 255, 255, 255, 255, 255]];
+    for (at, metadata) in poison.into_iter().enumerate() {
+        let name = GroupId(text(&format!("poison{at}")));
+        let protocol = JoinGroupRequestProtocol::default().with_name(text("range"));
+        let protocol = protocol.with_metadata(Bytes::copy_from_slice(metadata));
+        let client = world.connect();
+        let request = join("", Some("i")).with_group_id(name.clone()).with_protocols(vec![protocol]);
+        world.send(client, JOIN, &request);
+        world.advance(Duration::from_millis(1));
+        let member = joined(&mut world, client);
+        assert_eq!((member.error_code, &member.members[0].metadata[..]), (0, metadata));
+        let request = sync(&member.member_id, 1, &[(&member.member_id, &[255])]).with_group_id(name.clone());
+        assert_eq!(world.ask(client, SYNC, &request).error_code, 0);
+        let described = DescribeGroupsRequest::default().with_groups(vec![name]);
+        let described = world.ask(client, 5, &described).groups.remove(0);
+        assert_eq!((described.error_code, described.group_state.as_str()), (0, "Stable"));
+        assert_eq!(&described.members[0].member_metadata[..], metadata);
+        assert_eq!(heartbeat(&mut world, a, &first, 2), ErrorCode::None);
+        assert_eq!(heartbeat(&mut world, b, &second, 2), ErrorCode::None);
+    }
+    assert_eq!(world.ask(a, 5, &ListGroupsRequest::default()).groups.len(), 1 + 4);
+}
+
+/// How each version tells of a group: its error and state.
+fn told(world: &mut World, name: &str) -> Vec<(ErrorCode, String)> {
+    let client = world.connect();
+    let request = DescribeGroupsRequest::default().with_groups(vec![GroupId(text(name))]);
+    let versions = (0..=6).map(|version| {
+        let response: DescribeGroupsResponse = world.ask(client, version, &request);
+        (error(response.groups[0].error_code), response.groups[0].group_state.to_string())
+    });
+    versions.collect()
+}
+
+#[test]
+fn every_version_tells_of_groups_however_they_came_about() {
+    let mut world = world();
+    world.create_topic("t", 1, &[]);
+    let client = world.connect();
+    let named = |name: &str| GroupId(text(name));
+    // "g" has members, of "left" the only one has left, and for "committed" there has never been any.
+    pair(&mut world);
+    world.send(client, JOIN, &join("", Some("i")).with_group_id(named("left")));
+    world.advance(Duration::from_millis(1));
+    let member = joined(&mut world, client).member_id;
+    let leaver = MemberIdentity::default().with_member_id(member);
+    let leaves = LeaveGroupRequest::default().with_group_id(named("left")).with_members(vec![leaver]);
+    assert_eq!(world.ask(client, 5, &leaves).members[0].error_code, 0);
+    let offset = commit("", -1, 5).with_group_id(named("committed"));
+    assert_eq!(world.ask::<OffsetCommitRequest>(client, 8, &offset).topics[0].partitions[0].error_code, 0);
+
+    let all = |state: &str| vec![(ErrorCode::None, state.to_owned()); 7];
+    assert_eq!(told(&mut world, "g"), all("Stable"));
+    assert_eq!(told(&mut world, "left"), all("Empty"));
+    assert_eq!(told(&mut world, "committed"), all("Empty"));
+    let mut gone = all("Dead");
+    gone[6].0 = ErrorCode::GroupIdNotFound;
+    assert_eq!(told(&mut world, "nobody"), gone);
+
+    let list = |world: &mut World, states: &[&str], types: &[&str]| {
+        let texts = |words: &[&str]| words.iter().map(|word| text(word)).collect();
+        let request = ListGroupsRequest::default();
+        let request = request.with_states_filter(texts(states)).with_types_filter(texts(types));
+        let mut rows: Vec<(String, String)> = world
+            .ask(client, 5, &request)
+            .groups
+            .into_iter()
+            .map(|group| (group.group_id.to_string(), group.protocol_type.to_string()))
+            .collect();
+        rows.sort();
+        rows
+    };
+    let pairs = |rows: &[(&str, &str)]| -> Vec<(String, String)> {
+        rows.iter().map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned())).collect()
+    };
+    let empty = pairs(&[("committed", ""), ("left", "consumer")]);
+    assert_eq!(list(&mut world, &["empty"], &[]), empty);
+    assert_eq!(list(&mut world, &["Stable"], &["CLASSIC"]), pairs(&[("g", "consumer")]));
+    assert_eq!(list(&mut world, &[], &["classic"]).len(), 3);
+    assert_eq!(list(&mut world, &["Empty", "Stable"], &["consumer"]), []);
+    assert_eq!(list(&mut world, &["Dead"], &[]), []);
+
+    let names = ["g", "left", "committed", "nobody"].map(named).to_vec();
+    let deleted = world.ask(client, 2, &DeleteGroupsRequest::default().with_groups_names(names));
+    let deleted: Vec<_> = deleted.results.iter().map(|group| error(group.error_code)).collect();
+    let unknown = ErrorCode::GroupIdNotFound;
+    assert_eq!(deleted, [ErrorCode::NonEmptyGroup, ErrorCode::None, ErrorCode::None, unknown]);
+    assert_eq!(told(&mut world, "left"), gone);
+    assert_eq!(list(&mut world, &[], &[]).len(), 1);
 }

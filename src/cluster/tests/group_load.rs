@@ -178,3 +178,27 @@ fn a_hundred_thousand_offsets_are_kept_and_forgotten() {
         assert!(fetched.groups[0].topics.is_empty(), "what was committed goes with the topic");
     }
 }
+
+#[test]
+fn ten_thousand_joins_whose_clients_go_leave_nothing() {
+    const JOINS: usize = 10_000;
+    let mut world = world_with(&[("group.initial.rebalance.delay.ms", "3000")]);
+    let clients: Vec<ConnectionId> = (0..JOINS).map(|_| world.connect()).collect();
+    for (at, client) in clients.iter().enumerate() {
+        let group = named(&format!("g{}", at % 100));
+        let instance = format!("i{at}");
+        world.send(*client, JOIN, &join("", Some(&instance)).with_group_id(group));
+    }
+    // Each group waits by itself for its members, and for each of them.
+    let waits = world.cluster.waits(world.now()).len();
+    assert!(waits >= JOINS, "{waits} waits");
+    clients.iter().for_each(|client| world.disconnect(*client));
+    let of_clients = world.cluster.waits(world.now());
+    assert!(of_clients.iter().all(|wait| wait.kind != Kind::Join), "a join waits for its client alone");
+    // What the groups know of them goes with their sessions.
+    world.advance(Duration::from_secs(20));
+    assert!(world.cluster.waits(world.now()).is_empty());
+    let client = world.connect();
+    let empty = ListGroupsRequest::default().with_states_filter(vec![text("Empty")]);
+    assert_eq!(world.ask(client, 5, &empty).groups.len(), 100);
+}

@@ -27,6 +27,7 @@ use super::runtime::{self, ShardState};
 use super::{CoordinatorKind, CoordinatorSettings, Ticket};
 use crate::base::{ErrorCode, Now, WallTime};
 use crate::controller::uuid_base64;
+use crate::wire::batch::HEADER_LEN;
 use crate::wire::records::BatchHeader;
 
 pub use classic::{ClassicGroup, ClassicMember, ClassicState, Protocol};
@@ -443,6 +444,8 @@ impl ShardState for Groups {
     type Kept = KeptGroups;
 
     const KIND: CoordinatorKind = CoordinatorKind::Group;
+    /// Kafka's group coordinator compares records with the room behind the header and counts the header among them.
+    const BATCH_MARGIN: usize = HEADER_LEN;
 
     fn partitions(settings: &CoordinatorSettings) -> i32 {
         settings.partitions

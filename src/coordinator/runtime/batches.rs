@@ -21,8 +21,10 @@ pub(super) fn append<S: ShardState>(
     records: &[S::Record],
     transaction: Option<InTransaction>,
 ) -> Result<i64, ErrorCode> {
+    let replica = storage.replicas.replica(key).ok_or(ErrorCode::NotCoordinator)?;
+    let most_bytes = replica.max_message_bytes().saturating_sub(S::BATCH_MARGIN);
     // As a Produce with acks=all.
-    if storage.replicas.replica(key).is_some_and(|replica| !replica.has_enough_in_sync()) {
+    if !replica.has_enough_in_sync() {
         return Err(ErrorCode::CoordinatorNotAvailable);
     }
     let (header, origin) = match transaction {
@@ -33,11 +35,14 @@ pub(super) fn append<S: ShardState>(
     };
     let batch = batch(records, header, storage.now.wall);
     let batch = batch.map_err(|_| ErrorCode::UnknownServerError)?;
+    if batch.len() > most_bytes {
+        return Err(ErrorCode::UnknownServerError);
+    }
     let appended = storage.replicas.append(key, storage.pool, &batch, origin, storage.now);
     match appended.ok_or(ErrorCode::NotCoordinator)? {
         Ok((appended, _)) => Ok(appended.last_offset + 1),
         Err(error) => Err(match error.code() {
-            ErrorCode::RecordListTooLarge | ErrorCode::MessageTooLarge => ErrorCode::UnknownServerError,
+            ErrorCode::RecordListTooLarge => ErrorCode::UnknownServerError,
             refused @ (ErrorCode::InvalidProducerEpoch | ErrorCode::InvalidTxnState) => refused,
             // Log memory is full: the client tries again, which is all that it can do.
             _ => ErrorCode::CoordinatorNotAvailable,

@@ -168,6 +168,7 @@ impl ShardState for Transactions {
     /// What was decided is carried out once it is committed, however late, and nothing else is decided before. Whoever
     /// has asked gives up by themselves.
     const WRITES_EXPIRE: bool = false;
+    const BATCH_MARGIN: usize = 0;
 
     fn partitions(settings: &CoordinatorSettings) -> i32 {
         settings.transactions.partitions
