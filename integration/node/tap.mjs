@@ -31,7 +31,6 @@ export function equal(actual, expected, what = "value") {
   throw new Error(`${what}: ${shorten(actual)} instead of ${shorten(expected)}`);
 }
 
-// Not before the max wait (clocks may round one millisecond away), and at most 400 ms later.
 // Checks what a change that was answered has brought about. On huld it must hold at once; Kafka's broker hears of it from
 // its controller a moment after the answer, so there one may look again.
 export async function settled(look, expected, what) {
@@ -42,6 +41,7 @@ export async function settled(look, expected, what) {
   equal(await look(), expected, what);
 }
 
+// Not before the max wait (clocks may round one millisecond away), and at most 400 ms later.
 export function checkLongPoll(elapsedMs, maxWaitMs) {
   check(elapsedMs >= maxWaitMs - 1, `answered after ${elapsedMs} ms, before ${maxWaitMs}`);
   check(elapsedMs <= maxWaitMs + 400, `answered after ${elapsedMs} ms, long after ${maxWaitMs}`);
