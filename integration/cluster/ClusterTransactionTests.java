@@ -2,6 +2,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeSet;
 import java.util.UUID;
 import java.util.concurrent.Future;
@@ -24,6 +25,7 @@ import org.apache.kafka.common.errors.ProducerFencedException;
 final class ClusterTransactionTests {
   private static final int PARTITIONS = 4;
   private static final int ROUND = 100;
+  private static final long MARKERS_LIMIT_MS = 20_000;
 
   private final ThreeBrokers three;
   private final Broker brokers;
@@ -100,7 +102,7 @@ final class ClusterTransactionTests {
         TopicPartition of = new TopicPartition(from, partition);
         ends.put(of, admin.listOffsets(Map.of(of, OffsetSpec.latest())).partitionResult(of).get().offset());
       }
-      Check.equal("committed offsets", ends, committed(admin, group));
+      Check.equal("committed offsets", ends, committed(admin, group, ends.keySet()));
     }
 
     @Override
@@ -111,13 +113,23 @@ final class ClusterTransactionTests {
     }
   }
 
-  /** The offsets of a group that are no longer open in a transaction. */
-  private static Map<TopicPartition, Long> committed(Admin admin, String group) throws Exception {
-    Map<TopicPartition, Long> offsets = new HashMap<>();
-    admin.listConsumerGroupOffsets(Map.of(group, new ListConsumerGroupOffsetsSpec()),
-        new ListConsumerGroupOffsetsOptions().requireStable(true)).partitionsToOffsetAndMetadata(group).get()
-        .forEach((partition, offset) -> offsets.put(partition, offset == null ? -1 : offset.offset()));
-    return offsets;
+  /**
+   * The offsets of a group, once none of these is open in a transaction any more: the client leaves those out, and the end of a
+   * transaction is answered while its markers are on their way.
+   */
+  private static Map<TopicPartition, Long> committed(Admin admin, String group, Set<TopicPartition> wanted)
+      throws Exception {
+    long end = System.currentTimeMillis() + MARKERS_LIMIT_MS;
+    while (true) {
+      Map<TopicPartition, Long> offsets = new HashMap<>();
+      admin.listConsumerGroupOffsets(Map.of(group, new ListConsumerGroupOffsetsSpec()),
+          new ListConsumerGroupOffsetsOptions().requireStable(true)).partitionsToOffsetAndMetadata(group).get()
+          .forEach((partition, offset) -> offsets.put(partition, offset == null ? -1 : offset.offset()));
+      if (offsets.keySet().containsAll(wanted) || System.currentTimeMillis() > end) {
+        return offsets;
+      }
+      Thread.sleep(50);
+    }
   }
 
   /** One after the other, the leaders of all that a transaction touches die, each in the middle of one. */
@@ -269,13 +281,13 @@ final class ClusterTransactionTests {
           Check.equal("offset while the transaction is open", 2L, before);
           if (commit.equals("aborted")) {
             producer.abortTransaction();
-            Check.equal("offset after the abort", Map.of(partition, 2L), committed(admin, group));
+            Check.equal("offset after the abort", Map.of(partition, 2L), committed(admin, group, Set.of(partition)));
             producer.beginTransaction();
             producer.sendOffsetsToTransaction(Map.of(partition, new OffsetAndMetadata(7)), consumer.groupMetadata());
             ThreeBrokers.untilInSync(admin, ThreeBrokers.COUNT, topic, "__consumer_offsets");
           } else {
             producer.commitTransaction();
-            Check.equal("offset after the commit", Map.of(partition, 7L), committed(admin, group));
+            Check.equal("offset after the commit", Map.of(partition, 7L), committed(admin, group, Set.of(partition)));
           }
         }
       }

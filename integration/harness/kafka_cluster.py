@@ -123,6 +123,8 @@ def handler_for(cluster):
                 status, text = 500, str(error)
             self.send_response(status)
             self.send_header("Content-Length", str(len(text)))
+            # Java's client doesn't know that HTTP/1.0 means so, and would send the next request into a closed connection.
+            self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(text.encode())
 
