@@ -122,8 +122,15 @@ async def create_topic():
         check(all(each["leader"] >= 0 for each in found["partitions"]), "a partition has no leader")
         again = error_codes(await admin.create_topics([NewTopic(topic, 1, 1)]))
         equal(again, [TopicAlreadyExistsError.errno], "second creation")
-        await admin.create_partitions({topic: NewPartitions(5)})
-        equal(len((await admin.describe_topics([topic]))[0]["partitions"]), 5, "partitions after create_partitions")
+
+
+@test
+async def create_partitions():
+    topic = await created()
+    async with administrator() as admin:
+        equal(error_codes(await admin.create_partitions({topic: NewPartitions(4)})), [0], "error of the creation")
+    equal((await send(topic, [b"value"], partition=3))[0].offset, 0, "offset in the newest")
+    equal((await read(topic, 1, partition=3))[0].value, b"value")
 
 
 @test

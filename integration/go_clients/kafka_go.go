@@ -13,7 +13,9 @@ import (
 
 var kafkaGoTests = []test{
 	{"kafka_go_create_and_delete_topic", kafkaGoTopics},
+	{"kafka_go_create_partitions", kafkaGoCreatePartitions},
 	{"kafka_go_configs", kafkaGoConfigs},
+	{"kafka_go_usable_after_creation", kafkaGoUsableAfterCreation},
 	{"kafka_go_auto_creation", kafkaGoAutoCreation},
 	{"kafka_go_round_trip_none", func(t *T) { kafkaGoRoundTrip(t, 0) }},
 	{"kafka_go_round_trip_gzip", func(t *T) { kafkaGoRoundTrip(t, kafka.Gzip) }},
@@ -41,6 +43,11 @@ func kafkaGoClient() *kafka.Client {
 func kafkaGoCreated(t *T, partitions int) string {
 	topic := topicName()
 	t.ok(kafkaGoCreate(t, topic, partitions), "create")
+	kafkaGoAwaitLeaders(t, topic, partitions)
+	return topic
+}
+
+func kafkaGoAwaitLeaders(t *T, topic string, partitions int) {
 	var starts []kafka.OffsetRequest
 	for partition := range partitions {
 		starts = append(starts, kafka.FirstOffsetOf(partition))
@@ -56,7 +63,6 @@ func kafkaGoCreated(t *T, partitions int) string {
 		}
 		return led
 	})
-	return topic
 }
 
 func kafkaGoCreate(t *T, topic string, partitions int) error {
@@ -141,6 +147,32 @@ func kafkaGoTopics(t *T) {
 	}
 	t.ok(remove(), "delete")
 	t.fails(kafka.UnknownTopicOrPartition, remove(), "delete again")
+}
+
+func kafkaGoCreatePartitions(t *T) {
+	topic := kafkaGoCreated(t, 1)
+	answer, err := kafkaGoClient().CreatePartitions(limited(t), &kafka.CreatePartitionsRequest{
+		Topics: []kafka.TopicPartitionsConfig{{Name: topic, Count: 4}},
+	})
+	t.ok(err, "create partitions")
+	t.ok(answer.Errors[topic], "create partitions")
+	kafkaGoAwaitLeaders(t, topic, 4)
+	kafkaGoSendOne(t, topic, 3)
+}
+
+func kafkaGoUsableAfterCreation(t *T) {
+	for range 5 {
+		kafkaGoSendOne(t, kafkaGoCreated(t, 3), 2)
+	}
+}
+
+// kafkaGoSendOne is the first to write to a partition, and reads what it wrote.
+func kafkaGoSendOne(t *T, topic string, partition int) {
+	message := kafkaGoNumbered(0, 1)[0]
+	message.Partition = partition
+	t.ok(kafkaGoWriter(t, topic).WriteMessages(limited(t), message), "write")
+	read := kafkaGoTake(t, kafkaGoReader(t, kafka.ReaderConfig{Topic: topic, Partition: partition}), 1)[0]
+	equal(t, "0", string(read.Value), "value")
 }
 
 func kafkaGoConfigs(t *T) {

@@ -13,7 +13,9 @@ import (
 
 var saramaTests = []test{
 	{"sarama_create_and_delete_topic", saramaTopics},
+	{"sarama_create_partitions", saramaCreatePartitions},
 	{"sarama_configs", saramaConfigs},
+	{"sarama_usable_after_creation", saramaUsableAfterCreation},
 	{"sarama_auto_creation", saramaAutoCreation},
 	{"sarama_round_trip_none", func(t *T) { saramaRoundTrip(t, sarama.CompressionNone) }},
 	{"sarama_round_trip_gzip", func(t *T) { saramaRoundTrip(t, sarama.CompressionGZIP) }},
@@ -135,7 +137,6 @@ func saramaTopics(t *T) {
 	t.ok(err, "list")
 	equal(t, int32(3), topics[topic].NumPartitions, "partitions")
 	t.fails(sarama.ErrTopicAlreadyExists, admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false), "create again")
-	t.ok(admin.CreatePartitions(topic, 5, nil, false), "create partitions")
 	t.ok(admin.DeleteTopic(topic), "delete")
 	settled(t, "the deleted topic is listed", func() bool {
 		topics, err := admin.ListTopics()
@@ -144,6 +145,32 @@ func saramaTopics(t *T) {
 		return !listed
 	})
 	t.fails(sarama.ErrUnknownTopicOrPartition, admin.DeleteTopic(topic), "delete again")
+}
+
+func saramaCreatePartitions(t *T) {
+	topic := saramaCreated(t, 1)
+	admin := saramaAdmin(t)
+	t.ok(admin.CreatePartitions(topic, 4, nil, false), "create partitions")
+	settled(t, "not four partitions", func() bool {
+		topics, err := admin.ListTopics()
+		t.ok(err, "list")
+		return topics[topic].NumPartitions == 4
+	})
+	saramaSendOne(t, topic, 3)
+}
+
+func saramaUsableAfterCreation(t *T) {
+	for range 5 {
+		saramaSendOne(t, saramaCreated(t, 3), 2)
+	}
+}
+
+// saramaSendOne is the first to write to a partition, and reads what it wrote.
+func saramaSendOne(t *T, topic string, partition int32) {
+	_, offset, err := saramaProducer(t, saramaConfig()).SendMessage(saramaNumbered(topic, partition, 0, 1)[0])
+	t.ok(err, "send")
+	equal(t, int64(0), offset, "offset")
+	equal(t, "0", string(saramaRead(t, topic, partition, 1)[0].Value), "value")
 }
 
 func saramaConfigs(t *T) {

@@ -108,8 +108,16 @@ def create_topic():
             pass
         else:
             raise AssertionError("the topic could be created twice")
-        admin.create_partitions({topic: 5})
-        equal(len(admin.describe_topics([topic])[0]["partitions"]), 5, "partitions after create_partitions")
+
+
+@test
+def create_partitions():
+    topic = created()
+    with administrator() as admin:
+        admin.create_partitions({topic: 4})
+        settled(lambda: len(admin.describe_topics([topic])[0]["partitions"]), 4, "partitions")
+    equal(send(topic, [b"value"], partition=3)[0].offset, 0, "offset in the newest")
+    equal(read(topic, 1, partition=3)[0].value, b"value")
 
 
 @test

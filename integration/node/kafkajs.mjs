@@ -114,8 +114,28 @@ test("create_topic", async cleanup => {
   equal(partitions.map(each => each.partitionId).sort(), [0, 1, 2], "partitions");
   check(partitions.every(each => each.leader >= 0), "a partition has no leader");
   equal(await admin.createTopics({ topics: [{ topic }] }), false, "second creation");
-  await admin.createPartitions({ topicPartitions: [{ topic, count: 5 }] });
-  equal((await admin.fetchTopicMetadata({ topics: [topic] })).topics[0].partitions.length, 5, "partitions");
+});
+
+test("create_partitions", async cleanup => {
+  const topic = await created(cleanup);
+  const admin = await administrator(cleanup);
+  await admin.createPartitions({ topicPartitions: [{ topic, count: 4 }] });
+  const count = async () => (await admin.fetchTopicMetadata({ topics: [topic] })).topics[0].partitions.length;
+  await settled(count, 4, "partitions");
+  const sender = await producer(cleanup);
+  const [report] = await sender.send({ topic, messages: [{ ...second(0), partition: 3 }] });
+  equal([report.partition, report.errorCode, report.baseOffset], [3, 0, "0"], "report");
+  equal((await read(cleanup, topic, 1))[0].partition, 3, "partition of the record");
+});
+
+test("usable_after_creation", async cleanup => {
+  for (const _ of range(0, 5)) {
+    const topic = await created(cleanup, 3);
+    const sender = await producer(cleanup);
+    const [report] = await sender.send({ topic, messages: [{ ...second(0), partition: 2 }] });
+    equal([report.errorCode, report.baseOffset], [0, "0"], "report");
+    equal(String((await read(cleanup, topic, 1))[0].value), "0");
+  }
 });
 
 test("delete_topic", async cleanup => {

@@ -98,8 +98,28 @@ test("create_topic", async cleanup => {
   check(found.every(each => each.leader >= 0), "a partition has no leader");
   await fails(() => admin.createTopics({ topics: [topic], partitions: 1, replicas: 1 }), hasError("TOPIC_ALREADY_EXISTS"),
     "second creation");
-  await admin.createPartitions({ topics: [{ name: topic, count: 5, assignments: [found[0], found[0]].map(each => ({ brokerIds: [each.leader] })) }] });
-  equal((await partitions()).length, 5, "partitions");
+});
+
+test("create_partitions", async cleanup => {
+  const topic = await created(cleanup);
+  const admin = administrator(cleanup);
+  const partitions = async () => (await admin.metadata({ topics: [topic], forceUpdate: true })).topics.get(topic).partitions;
+  const [{ leader }] = await partitions();
+  const assignments = range(1, 4).map(() => ({ brokerIds: [leader] }));
+  await admin.createPartitions({ topics: [{ name: topic, count: 4, assignments }] });
+  await settled(async () => (await partitions()).length, 4, "partitions");
+  const { offsets } = await producer(cleanup).send({ messages: [second(topic, 0, 3)] });
+  equal(offsets.map(each => [each.partition, each.offset]), [[3, 0n]], "offsets");
+  equal((await read(cleanup, topic, 1))[0].partition, 3, "partition of the record");
+});
+
+test("usable_after_creation", async cleanup => {
+  for (const _ of range(0, 5)) {
+    const topic = await created(cleanup, 3);
+    const { offsets } = await producer(cleanup).send({ messages: [second(topic, 0, 2)] });
+    equal(offsets.map(each => [each.partition, each.offset]), [[2, 0n]], "offsets");
+    equal(String((await read(cleanup, topic, 1))[0].value), "0");
+  }
 });
 
 test("delete_topic", async cleanup => {
