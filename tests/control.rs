@@ -5,6 +5,12 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use bytes::BytesMut;
+use kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::{GroupId, OffsetCommitRequest, RequestHeader, TopicName};
+use kafka_protocol::protocol::{Encodable, HeaderVersion, Request, StrBytes};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -190,6 +196,69 @@ fn what_is_held_is_seen_and_released() {
     let mut stream = cluster.connect(2);
     ask(&mut stream);
     assert!(!is_answered(&mut stream));
+}
+
+/// A commit of client `shop` in group `g` for topic `t`.
+fn commit(stream: &mut TcpStream) {
+    let partition = OffsetCommitRequestPartition::default().with_committed_offset(1);
+    let topic = TopicName(StrBytes::from_static_str("t"));
+    let topics = vec![OffsetCommitRequestTopic::default().with_name(topic).with_partitions(vec![partition])];
+    let request = OffsetCommitRequest::default()
+        .with_group_id(GroupId(StrBytes::from_static_str("g")))
+        .with_topics(topics);
+    let header = RequestHeader::default()
+        .with_request_api_key(OffsetCommitRequest::KEY)
+        .with_request_api_version(8)
+        .with_client_id(Some(StrBytes::from_static_str("shop")));
+    let mut frame = BytesMut::new();
+    header.encode(&mut frame, OffsetCommitRequest::header_version(8)).unwrap();
+    request.encode(&mut frame, 8).unwrap();
+    stream.write_all(&(frame.len() as u32).to_be_bytes()).unwrap();
+    stream.write_all(&frame).unwrap();
+}
+
+#[test]
+fn requests_are_held_by_each_condition_at_each_point() {
+    let cluster = Cluster::start();
+    let held = || cluster.get("/waits?kind=Held")["waits"].as_array().unwrap().clone();
+    let conditions = [
+        ("api", json!("OffsetCommit"), json!("Fetch")),
+        ("client_id", json!("shop"), json!("other")),
+        ("topic", json!("t"), json!("u")),
+        ("group", json!("g"), json!("h")),
+        ("broker", json!(2), json!(3)),
+    ];
+    for point in ["before-apply", "after-apply", "after-apply-then-disconnect"] {
+        for (condition, same, other) in &conditions {
+            let rule = |value: &Value| json!({ "point": point, "count": 1, *condition: value });
+            let elsewhere = cluster.post("/holds", rule(other))["id"].clone();
+            let mut stream = cluster.connect(1);
+            commit(&mut stream);
+            assert!(is_answered(&mut stream), "{point}, {condition} {other}");
+            let id = cluster.post("/holds", rule(same))["id"].clone();
+            let mut stream = cluster.connect(1);
+            commit(&mut stream);
+            if point != "after-apply-then-disconnect" {
+                while held().is_empty() {}
+                let wait = held()[0].clone();
+                let of_client = (&wait["hold"], &wait["client_id"], &wait["broker"], &wait["waits_for"]);
+                assert_eq!(of_client, (&id, &json!("shop"), &json!(2), &json!(format!("hold {id}"))));
+                assert!(wait["progress"].as_str().unwrap().starts_with("OffsetCommit, "), "{wait}");
+                cluster.post(&format!("/waits/{}/release", wait["id"].as_str().unwrap()), json!({}));
+            }
+            assert_eq!(
+                is_answered(&mut stream),
+                point != "after-apply-then-disconnect",
+                "{point}, {condition}"
+            );
+            let mut stream = cluster.connect(1);
+            commit(&mut stream);
+            assert!(is_answered(&mut stream), "it was to hold one");
+            for id in [elsewhere, id] {
+                assert_eq!(cluster.request("DELETE", &format!("/holds/{id}"), "").0, 200);
+            }
+        }
+    }
 }
 
 #[test]

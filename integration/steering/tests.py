@@ -9,7 +9,7 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "harness"))
 import tap
@@ -244,6 +244,63 @@ def session_timeout_passes_in_an_instant():
                     return sorted([assigned(silent), assigned(other)]) == [[0], [1]]
 
                 until(shared, "both share the partitions", other)
+
+
+@test(limit_s=30)
+def produce_timeout_passes_in_an_instant():
+    # The broker answers when its time is up, the client sends the record again, and it is there once.
+    with Steered("--topic", "t:1", "--clock", "manual") as huld:
+        sender = Sender(huld, **{"request.timeout.ms": 20_000, "retry.backoff.ms": 50})
+        huld.ask("POST", "/partitions/t/0/pin")
+
+        def waiting():
+            return [wait for wait in huld.ask("GET", "/waits?kind=Produce")["waits"]]
+
+        sender.send("t", b"first")
+        first = until(waiting, "the producer waits", sender.producer)[0]
+        equal(first["left_ms"], 20_000, "what is left of the producer's time")
+        huld.ask("POST", "/clock/advance", {"by_ms": 19_999})
+        equal([wait["id"] for wait in waiting()], [first["id"]], "it waits a millisecond before its time")
+        huld.ask("POST", "/clock/advance", {"by_ms": 1})
+        again = until(waiting, "the producer has sent it again", sender.producer)[0]
+        check(again["id"] != first["id"], "it is another request")
+        equal((huld.log_end_offset("t"), sender.offsets), (1, []), "what is in the log, and reports")
+        huld.ask("DELETE", "/partitions/t/0/pin")
+        sender.delivered([0])
+        equal(huld.log_end_offset("t"), 1, "log end offset")
+
+
+@test(limit_s=30)
+def transaction_timeout_passes_in_an_instant():
+    with Steered("--topic", "t:1", "--clock", "manual") as huld:
+        late = Producer({"bootstrap.servers": huld.bootstrap, "transactional.id": topic_name(), "linger.ms": 0,
+                         "transaction.timeout.ms": 60_000})
+        late.init_transactions(PATIENCE_S)
+        late.begin_transaction()
+        late.produce("t", value=b"given up")
+        equal(late.flush(PATIENCE_S), 0, "records without a report")
+        sender = Sender(huld)
+        sender.send("t", b"second")
+        sender.delivered([1])
+        consumer = Consumer({"bootstrap.servers": huld.bootstrap, "group.id": topic_name(),
+                             "isolation.level": "read_committed", "enable.auto.commit": False})
+        try:
+            consumer.assign([TopicPartition("t", 0, 0)])
+            until(lambda: huld.ask("GET", "/waits?kind=Fetch")["waits"], "the consumer waits", consumer)
+            huld.ask("POST", "/clock/advance", {"by_ms": 59_999})
+            equal(consumer.poll(0.2), None, "what can be read before the transaction has ended")
+            # Transactions are looked at as Kafka does it, every transaction.abort.timed.out.transaction.cleanup.interval.ms.
+            huld.ask("POST", "/clock/advance", {"by_ms": 10_001})
+            record = consumer.poll(PATIENCE_S)
+            check(record is not None and record.error() is None, "a record comes")
+            equal((record.offset(), record.value()), (1, b"second"), "the first record that is committed")
+        finally:
+            consumer.close()
+        try:
+            late.commit_transaction(PATIENCE_S)
+            check(False, "the transaction was aborted")
+        except KafkaException as error:
+            check(error.args[0].fatal() or error.args[0].txn_requires_abort(), f"the producer is told: {error}")
 
 
 tap.main()

@@ -2,7 +2,8 @@
 //! `DelayedProduceTest`, `DelayedFetchTest`, `ReplicaManagerTest`).
 
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
-use kafka_protocol::messages::{BrokerId, DeleteRecordsRequest};
+use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
+use kafka_protocol::messages::{BrokerId, DeleteRecordsRequest, IncrementalAlterConfigsRequest};
 
 use super::*;
 
@@ -187,4 +188,71 @@ fn records_that_are_not_deleted_everywhere_in_time_have_timed_out() {
     world.advance(Duration::from_millis(1));
     let response = world.received::<DeleteRecordsRequest>(admin, 2).expect("its time is up");
     assert_eq!(response.topics[0].partitions[0].error_code, TIMED_OUT);
+}
+
+fn set_link(world: &mut World, from: Party, link: Link) {
+    world.command(Command::SetLink { from, to: Party::Broker(NodeId(1)), link }).unwrap();
+}
+
+fn set_min_insync_replicas(world: &mut World, count: &str) {
+    let text = |text: &str| StrBytes::from_string(text.to_owned());
+    let config =
+        AlterableConfig::default().with_name(text("min.insync.replicas")).with_value(Some(text(count)));
+    let resource = AlterConfigsResource::default()
+        .with_resource_type(2)
+        .with_resource_name(text("t"))
+        .with_configs(vec![config]);
+    let client = world.connect_to(2);
+    let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+    // Answered once all brokers have heard of it.
+    world.send(client, 1, &request);
+    let topic = world.cluster.controller().topics().by_name("t").unwrap();
+    assert_eq!(topic.config.min_insync_replicas.to_string(), count);
+}
+
+/// What a producer gets if the controller has decided something, and the leader hears of it at the same time as of the last
+/// in-sync follower's having the records: after that, or before.
+fn at_the_same_time(hears_after: bool, decides: impl Fn(&mut World)) -> Option<i16> {
+    let mut world = world();
+    set_min_insync_replicas(&mut world, "2");
+    let frozen = Command::FreezeFetcher { broker: NodeId(3), topic: "t".into(), index: 0, frozen: true };
+    world.command(frozen).unwrap();
+    // So long that it doesn't count as one that is about to be in sync.
+    world.advance(Duration::from_secs(60));
+    let shrink = Command::SetIsr { topic: "t".into(), index: 0, isr: vec![NodeId(1), NodeId(2)] };
+    world.command(shrink).unwrap();
+    let (follower, controller) = (Party::Broker(NodeId(2)), Party::Controller);
+    let cut = Link { delay: Duration::ZERO, cut: true };
+    set_link(&mut world, follower, cut);
+    set_link(&mut world, controller, cut);
+    let producer = world.connect();
+    world.send(producer, PRODUCE, &produce("t", 0, batch(&["b"], 0), -1));
+    decides(&mut world);
+    assert_eq!((world.offsets("t", 1), world.offsets("t", 2).0), ((2, 1), 2));
+    let slow = Link { delay: Duration::from_millis(10), cut: false };
+    let order = if hears_after { [follower, controller] } else { [controller, follower] };
+    order.into_iter().for_each(|from| set_link(&mut world, from, slow));
+    world.advance(Duration::from_millis(9));
+    assert!(world.received::<ProduceRequest>(producer, PRODUCE).is_none());
+    world.advance(Duration::from_millis(1));
+    let at_once = world.received::<ProduceRequest>(producer, PRODUCE).map(|response| error_of(&response));
+    world.advance(Duration::from_secs(1));
+    assert_eq!(world.offsets("t", 1).0, 2, "the record stays in the log");
+    at_once.or_else(|| world.received::<ProduceRequest>(producer, PRODUCE).map(|late| error_of(&late)))
+}
+
+#[test]
+fn records_that_are_committed_as_too_few_are_left_in_sync_are_not_acknowledged() {
+    let more = |world: &mut World| set_min_insync_replicas(world, "3");
+    let fewer = |world: &mut World| {
+        let shrink = Command::SetIsr { topic: "t".into(), index: 0, isr: vec![NodeId(1)] };
+        world.command(shrink).unwrap();
+    };
+    let not_enough_after_append = Some(20);
+    assert_eq!(at_the_same_time(true, |_| ()), Some(0));
+    assert_eq!(at_the_same_time(true, more), not_enough_after_append);
+    assert_eq!(at_the_same_time(true, fewer), not_enough_after_append);
+    // The other way round they are not committed (KIP-966), unless the fetch brings the follower back.
+    assert_eq!(at_the_same_time(false, more), Some(TIMED_OUT));
+    assert_eq!(at_the_same_time(false, fewer), Some(0));
 }

@@ -421,3 +421,86 @@ fn a_pinned_high_watermark_stays_when_the_leader_changes() {
     world.advance(Duration::from_secs(1));
     assert_eq!(world.offsets("t", leader), (1, 1));
 }
+
+/// A commit of group `g` for topic `t`.
+fn commit() -> kafka_protocol::messages::OffsetCommitRequest {
+    use kafka_protocol::messages::offset_commit_request::{
+        OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+    };
+    let partition = OffsetCommitRequestPartition::default().with_partition_index(0).with_committed_offset(1);
+    let topics =
+        vec![OffsetCommitRequestTopic::default().with_name(topic("t")).with_partitions(vec![partition])];
+    kafka_protocol::messages::OffsetCommitRequest::default()
+        .with_group_id(kafka_protocol::messages::GroupId(StrBytes::from_static_str("g")))
+        .with_topics(topics)
+}
+
+#[test]
+fn each_condition_holds_at_each_point_what_it_says_and_nothing_else() {
+    use kafka_protocol::messages::OffsetCommitRequest;
+    const COMMIT: i16 = 8;
+    let mut world = World::of_brokers(2, &[]);
+    world.create_replicated("t", &[1, 2], &[]);
+    // A rule that matches a commit of this client at broker 2, and one that differs in that one condition.
+    fn any(point: HoldPoint) -> HoldRule {
+        HoldRule::new(point)
+    }
+    let pairs: [fn(HoldPoint, bool) -> HoldRule; 6] = [
+        |point, same| HoldRule { api: Some(if same { COMMIT } else { FETCH_KEY }), ..any(point) },
+        |point, same| HoldRule {
+            client_id: Some(if same { "tester" } else { "other" }.into()),
+            ..any(point)
+        },
+        |point, same| HoldRule { topic: Some(if same { "t" } else { "u" }.into()), ..any(point) },
+        |point, same| HoldRule { group: Some(if same { "g" } else { "h" }.into()), ..any(point) },
+        |point, same| HoldRule { broker: Some(NodeId(if same { 2 } else { 1 })), ..any(point) },
+        |point, same| HoldRule {
+            api: Some(COMMIT),
+            client_id: Some("tester".into()),
+            topic: Some("t".into()),
+            group: Some(if same { "g" } else { "h" }.into()),
+            broker: Some(NodeId(2)),
+            ..any(point)
+        },
+    ];
+    for point in HoldPoint::ALL {
+        for pair in pairs {
+            let other = hold(&mut world, pair(point, false));
+            let id = hold(&mut world, HoldRule { count: Some(1), ..pair(point, true) });
+            let (first, second) = (world.connect_to(2), world.connect_to(2));
+            world.send(first, COMMIT, &commit());
+            assert!(
+                world.received::<OffsetCommitRequest>(first, COMMIT).is_none(),
+                "{:?}",
+                pair(point, true)
+            );
+            let waits = world.cluster.waits(world.now());
+            let held: Vec<_> = waits.iter().filter(|wait| wait.kind == Kind::Held).collect();
+            if point == HoldPoint::AfterApplyThenDisconnect {
+                assert_eq!((held.len(), std::mem::take(&mut world.closed)), (0, vec![first]));
+                world.disconnect(first);
+            } else {
+                let [wait] = held[..] else { panic!("{held:?}") };
+                let so_far = match point {
+                    HoldPoint::BeforeApply => "not applied yet",
+                    _ => "applied, the answer is kept back",
+                };
+                assert_eq!(
+                    (wait.hold, wait.node, wait.connection, wait.client_id.as_deref()),
+                    (Some(id), NodeId(2), Some(first), Some("tester"))
+                );
+                assert_eq!(wait.description.waits_for, format!("hold {id}"));
+                assert_eq!(wait.description.progress, format!("OffsetCommit, {so_far}"));
+                let wait = wait.clone().clone();
+                release(&mut world, &wait).unwrap();
+                assert!(world.received::<OffsetCommitRequest>(first, COMMIT).is_some());
+            }
+            world.ask(second, COMMIT, &commit());
+            let counts: Vec<_> = world.cluster.holds().iter().map(|hold| (hold.held, hold.left())).collect();
+            assert_eq!(counts, [(0, None), (1, Some(0))]);
+            for id in [other, id] {
+                world.command(Command::RemoveHold(id)).unwrap();
+            }
+        }
+    }
+}

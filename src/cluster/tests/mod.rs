@@ -10,6 +10,7 @@ mod consumer_groups;
 mod coordinators;
 mod coordinators_over_brokers;
 mod delayed;
+mod elections;
 mod features;
 mod fetching;
 mod followers;
