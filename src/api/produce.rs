@@ -171,12 +171,7 @@ fn try_begin(
     if topic_names::is_internal(replica.topic()) && !admin {
         return Err(ErrorCode::InvalidTopicException.into());
     }
-    if let Err(error) = replica.check_leader(-1) {
-        return Err(not_here(error));
-    }
-    if acks == -1 && !replica.has_enough_in_sync() {
-        return Err(ErrorCode::NotEnoughReplicas.into());
-    }
+    replica.check_leader(-1).map_err(not_here)?;
     match produce_transactions::begin(parts, version, key, batch) {
         Begin::Append(origin) => append_to(parts, key, batch, origin, acks).map(Outcome::Appended),
         Begin::Ask(asking) => Ok(Outcome::Asking(asking)),
@@ -190,7 +185,13 @@ fn append_to(
     origin: AppendOrigin,
     acks: i16,
 ) -> Result<AppendedPartition, Failure> {
-    let replica = partitions::replica(parts, key)?;
+    let not_here = |error: ErrorCode| Failure { leader_of: Some(key), ..error.into() };
+    let replica = partitions::replica(parts, key).map_err(not_here)?;
+    // Once more: while the coordinator of a transaction was asked, another broker may have become the leader.
+    replica.check_leader(-1).map_err(not_here)?;
+    if acks == -1 && !replica.has_enough_in_sync() {
+        return Err(ErrorCode::NotEnoughReplicas.into());
+    }
     let log_start_offset = replica.log().log_start_offset();
     let name = format_args!("{}-{}", replica.topic(), key.index);
     let rules = replica.batch_rules();

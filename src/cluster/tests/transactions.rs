@@ -90,8 +90,8 @@ impl Txn {
         self.produce(world, name, value)
     }
 
-    /// Sends one record to partition 0.
-    pub(super) fn produce(&mut self, world: &mut World, name: &'static str, value: &str) -> i16 {
+    /// What sends one record to partition 0.
+    pub(super) fn request(&self, world: &World, name: &'static str, value: &str) -> ProduceRequest {
         let header = BatchHeader {
             is_transactional: true,
             producer_id: self.producer_id,
@@ -100,7 +100,12 @@ impl Txn {
             ..BatchHeader::default()
         };
         let batch = batch_of(header, &[value], world.now().wall.as_millis());
-        let request = produce(name, 0, batch, -1).with_transactional_id(Some(transactional_id(self.id)));
+        produce(name, 0, batch, -1).with_transactional_id(Some(transactional_id(self.id)))
+    }
+
+    /// Sends one record to partition 0.
+    pub(super) fn produce(&mut self, world: &mut World, name: &'static str, value: &str) -> i16 {
+        let request = self.request(world, name, value);
         let error = error_of(&world.ask(self.leader, if self.bumps { 12 } else { 11 }, &request));
         if error == 0 {
             self.sequence += 1;

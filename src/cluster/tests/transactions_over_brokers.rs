@@ -132,3 +132,43 @@ fn an_ongoing_transaction_times_out_under_its_next_coordinator() {
     assert_eq!(state_of_at(&mut world, next), "CompleteAbort");
     assert_eq!(txn.produce(&mut world, "t", "b"), ErrorCode::InvalidProducerEpoch.code());
 }
+
+/// What becomes of the first record of a transaction if something happens while its coordinator is asked; and where the log
+/// of its partition ends then.
+fn meanwhile(topic: &'static str, happens: impl Fn(&mut World, [i32; 3])) -> (i16, i64) {
+    let (mut world, txn, coordinator, leader) = world(true, &ALONE);
+    let other = 6 - coordinator - leader;
+    world.create_replicated("u", &[leader, other, coordinator], &[("min.insync.replicas", "2")]);
+    set_link(&mut world, coordinator, leader, true);
+    let request = txn.request(&world, topic, "a");
+    world.send(txn.leader, 12, &request);
+    assert!(world.received::<ProduceRequest>(txn.leader, 12).is_none(), "the coordinator is asked");
+    happens(&mut world, [leader, other, coordinator]);
+    assert!(world.received::<ProduceRequest>(txn.leader, 12).is_none());
+    set_link(&mut world, coordinator, leader, false);
+    let response = world.received::<ProduceRequest>(txn.leader, 12).expect("at once");
+    (error_of(&response), world.offsets(topic, leader).0)
+}
+
+#[test]
+fn a_transaction_does_not_begin_where_another_broker_leads_meanwhile() {
+    let moves = |world: &mut World, [_, other, _]: [i32; 3]| {
+        world.command(Command::MoveLeader { topic: "t".into(), index: 0, to: NodeId(other) }).unwrap();
+    };
+    assert_eq!(meanwhile("t", |_, _| ()), (0, 1));
+    assert_eq!(meanwhile("t", moves), (ErrorCode::NotLeaderOrFollower.code(), 0));
+}
+
+#[test]
+fn a_transaction_does_not_begin_where_too_few_are_in_sync_meanwhile() {
+    let shrinks = |world: &mut World, [leader, others @ ..]: [i32; 3]| {
+        for broker in others.map(NodeId) {
+            let frozen = Command::FreezeFetcher { broker, topic: "u".into(), index: 0, frozen: true };
+            world.command(frozen).unwrap();
+        }
+        let shrink = Command::SetIsr { topic: "u".into(), index: 0, isr: vec![NodeId(leader)] };
+        world.command(shrink).unwrap();
+    };
+    assert_eq!(meanwhile("u", |_, _| ()), (0, 1));
+    assert_eq!(meanwhile("u", shrinks), (ErrorCode::NotEnoughReplicas.code(), 0));
+}
