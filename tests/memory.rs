@@ -5,7 +5,7 @@ mod counting;
 use bytes::{Bytes, BytesMut};
 use huld::api::{Connection, Endpoint, Preparer, encode};
 use huld::base::{ConnectionId, NodeId, Now};
-use huld::cluster::{Cluster, ClusterConfig, Command, Output};
+use huld::cluster::{Cluster, ClusterConfig, Command, NodeConfig, Output};
 use huld::controller::NewTopic;
 use huld::wire::records::{BatchBuilder, BatchHeader};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
@@ -63,6 +63,42 @@ fn ten_thousand_empty_partitions_cost_less_than_50_mib() {
     });
     assert!(held < 50 << 20, "{} KiB", held >> 10);
     assert!(held > 1 << 20, "the partitions are really there");
+}
+
+#[test]
+fn three_replicas_with_their_indexes_keep_within_the_budget_of_log_memory() {
+    const BUDGET: usize = 16 << 20;
+    const PARTITIONS: i32 = 50;
+    let mut config = ClusterConfig { log_memory_bytes: BUDGET, ..ClusterConfig::default() };
+    let node = config.nodes.remove(0);
+    config.nodes.extend((1..=3).map(|id| NodeConfig { id: NodeId(id), ..node.clone() }));
+    let mut cluster = Cluster::new(config, Now::at_millis(0)).unwrap();
+    let assignments = (0..PARTITIONS).map(|index| (index, [1, 2, 3].map(NodeId).to_vec())).collect();
+    let topic = NewTopic { partitions: -1, replication_factor: -1, assignments, ..NewTopic::default() };
+    let topic = NewTopic { name: "t".to_owned(), ..topic };
+    cluster.handle_command(Now::at_millis(0), Command::CreateTopic(topic)).unwrap();
+    let client = connect(&mut cluster, 1);
+    let mut builder = BatchBuilder::new(BatchHeader::default());
+    (0..5).for_each(|_| builder.push(1_000_000_000_000, None, Some(&[7; 200]), std::iter::empty()));
+    let batch = builder.build().unwrap();
+    let request = |index: i32| {
+        let data = PartitionProduceData::default().with_index(index).with_records(Some(batch.clone()));
+        let data = TopicProduceData::default().with_name(name("t")).with_partition_data(vec![data]);
+        ProduceRequest::default().with_acks(-1).with_timeout_ms(1000).with_topic_data(vec![data])
+    };
+    let mut kept = 0;
+    let (error, held) = counting::measured(|| {
+        (0..).find_map(|at| {
+            let response = answer(&mut cluster, client, 9, &request(at % PARTITIONS));
+            let error = response.responses[0].partition_responses[0].error_code;
+            kept += batch.len() * usize::from(error == 0);
+            (error != 0).then_some(error)
+        })
+    });
+    assert_eq!(error, Some(56), "KAFKA_STORAGE_ERROR");
+    assert!(held <= BUDGET + BUDGET / 10, "{} KiB", held >> 10);
+    // What is not, is room in each log's last chunk.
+    assert!(kept >= BUDGET * 6 / 10, "{} KiB of records", kept >> 10);
 }
 
 #[test]

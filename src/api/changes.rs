@@ -15,7 +15,7 @@ pub(super) fn apply(parts: &mut Parts<'_>, change: &Change) {
         Change::Partition { topic, index } => apply_partition(parts, topic, *index),
         Change::TopicDeleted(topic) => {
             for index in 0..topic.partitions.len() as i32 {
-                drop_partition(parts, topic, index);
+                drop_partition(parts, &topic.name, PartitionKey { topic: topic.id, index });
             }
             parts.broker.coordinators.note_deleted(&topic.name, parts.now.instant);
         }
@@ -34,12 +34,14 @@ pub(super) fn apply(parts: &mut Parts<'_>, change: &Change) {
 }
 
 /// Drops what this broker holds of partitions that don't occur in `changes`, which are all that there is: they were
-/// deleted or moved while it was down.
+/// deleted while it was down or heard of nothing. (What groups have committed for them goes with the next look at expired
+/// offsets.)
 pub(super) fn drop_strays(parts: &mut Parts<'_>, changes: &[Change]) {
     let known: FxHashSet<PartitionKey> = changes.iter().filter_map(partition_of).collect();
     for key in parts.broker.replicas.keys() {
         if !known.contains(&key) {
-            parts.broker.replicas.remove(key, parts.pool);
+            let topic = parts.broker.replicas.replica(key).map(|replica| replica.topic().clone());
+            drop_partition(parts, &topic.unwrap_or_default(), key);
         }
     }
 }
@@ -55,11 +57,11 @@ fn apply_partition(parts: &mut Parts<'_>, topic: &Topic, index: i32) {
     let (coordinators, mut storage) = parts.coordinators();
     coordinators.note_topic(&mut storage, &topic.name);
     let this = parts.broker.id;
+    let key = PartitionKey { topic: topic.id, index };
     if !topic.partition(index).is_some_and(|partition| partition.replicas.contains(&this)) {
-        drop_partition(parts, topic, index);
+        drop_partition(parts, &topic.name, key);
         return;
     }
-    let key = PartitionKey { topic: topic.id, index };
     let moved = parts.broker.replicas.apply(topic, index, parts.now, parts.pool);
     parts.broker.wake_moved(key, moved);
     if let Some(kind) = CoordinatorKind::of_topic(&topic.name) {
@@ -78,9 +80,8 @@ fn apply_partition(parts: &mut Parts<'_>, topic: &Topic, index: i32) {
 }
 
 /// This broker doesn't hold the partition any more.
-fn drop_partition(parts: &mut Parts<'_>, topic: &Topic, index: i32) {
-    let key = PartitionKey { topic: topic.id, index };
-    if let Some(kind) = CoordinatorKind::of_topic(&topic.name) {
+fn drop_partition(parts: &mut Parts<'_>, topic: &str, key: PartitionKey) {
+    if let Some(kind) = CoordinatorKind::of_topic(topic) {
         parts.broker.coordinators.unload(kind, key);
     }
     if parts.broker.replicas.remove(key, parts.pool) {

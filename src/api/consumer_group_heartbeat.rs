@@ -52,7 +52,7 @@ impl Api for ConsumerGroupHeartbeat {
             Err(error) => Answer::Ready(refused(error.code, Some(error.message))),
             Ok(Outcome::Ready(reply)) => Answer::Ready(accepted(reply)),
             Ok(Outcome::Waits(ticket)) => {
-                let timeout_ms = context.parts.controller.settings().offsets.commit_timeout_ms;
+                let timeout_ms = context.parts.settings().offsets.commit_timeout_ms;
                 let deadline = context.parts.now.instant + Duration::from_millis(timeout_ms);
                 let response = GroupResponse::ConsumerHeartbeat { reply: None };
                 answer_or_park(context, group, vec![(ticket, 0)], response, deadline, |any| match any {

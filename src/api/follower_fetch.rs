@@ -5,7 +5,7 @@
 
 use super::context::Parts;
 use super::peers::{Peer, PeerMessage};
-use super::waits::{Key, NOBODY, Wait};
+use super::waits::{Ending, Key, NOBODY, Wait};
 use crate::base::ConnectionId;
 use crate::purgatory::{Description, Purgatory, Waiter};
 use crate::replica::FollowerFetch;
@@ -54,8 +54,27 @@ impl FollowerFetchWait {
         true
     }
 
+    /// Its time is up: it is answered, but for one that may rest instead.
+    pub(crate) fn expire(self, parts: &mut Parts<'_>) -> Ending {
+        if parts.broker.replicas.has_no_news_for(&self.fetch) {
+            return Ending::NoNews(Box::new(self));
+        }
+        self.answer(parts);
+        Ending::Nothing
+    }
+
+    /// What is asked for.
+    pub(crate) fn fetch(&self) -> &FollowerFetch {
+        &self.fetch
+    }
+
+    /// Who asks.
+    pub(crate) fn from(&self) -> Peer {
+        self.from
+    }
+
     /// Answers with what there is: the leader's high watermark at least.
-    pub(crate) fn expire(&self, parts: &mut Parts<'_>) {
+    pub(crate) fn answer(&self, parts: &mut Parts<'_>) {
         let fetched = parts.broker.replicas.read_for_follower(&self.fetch);
         parts.broker.answer(self.from, PeerMessage::FollowerFetched(Box::new(fetched)));
     }

@@ -8,7 +8,7 @@ use super::follower_fetch;
 use super::inquiries::{self, Inquiry, Outcomes};
 use super::transaction_markers;
 use super::waits::{Key, Wait};
-use crate::base::{ConnectionId, ErrorCode, NodeId};
+use crate::base::{ConnectionId, ErrorCode, NodeId, PartitionKey};
 use crate::controller::configs::BrokerSettings;
 use crate::controller::{AlterPartition, Change, Heartbeat, HeartbeatReply, Partition, Registration};
 use crate::coordinator::transactions::{Markers, MarkersWritten};
@@ -38,6 +38,9 @@ pub(crate) struct Peer {
 pub(crate) enum PeerMessage {
     /// From the controller: what was decided, up to the change with this number.
     Changes { last: u64, changes: Arc<[Change]> },
+    /// From the controller, to a broker that has missed too much to hear it one by one: all that there is to know, up to the
+    /// change with this number.
+    Snapshot { last: u64, changes: Arc<[Change]> },
     /// To the controller: all changes up to this one are applied.
     Applied { last: u64 },
     /// To the controller: a broker has started.
@@ -67,10 +70,67 @@ pub(crate) enum PeerMessage {
     Inquired { number: u64, outcomes: Outcomes },
 }
 
+/// What one party says to another again and again, so that only the last of it counts: whoever says it again has given up
+/// what it said before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Slot {
+    /// How far a broker is with the controller's changes.
+    Applied,
+    /// That a broker has started.
+    Register,
+    /// What the controller says to that.
+    Registered,
+    /// That a broker lives.
+    Heartbeat,
+    /// What the controller says to that; apart if it says that the broker may go, which holds from then on.
+    HeartbeatAnswered { may_go: bool },
+    /// The ISR that a leader proposes.
+    AlterPartition(PartitionKey),
+    /// What becomes of it.
+    PartitionAltered(PartitionKey),
+    /// A follower's fetch.
+    FollowerFetch(PartitionKey),
+    /// What it gets.
+    FollowerFetched(PartitionKey),
+}
+
 impl PeerMessage {
+    /// What this is said again and again of, if it is such a message.
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        match self {
+            PeerMessage::Applied { .. } => Some(Slot::Applied),
+            PeerMessage::Register(_) => Some(Slot::Register),
+            PeerMessage::Registered { .. } => Some(Slot::Registered),
+            PeerMessage::Heartbeat(_) => Some(Slot::Heartbeat),
+            PeerMessage::HeartbeatAnswered(answer) => {
+                let may_go = answer.as_ref().is_ok_and(|reply| reply.should_shut_down);
+                Some(Slot::HeartbeatAnswered { may_go })
+            }
+            PeerMessage::AlterPartition(proposal) => Some(Slot::AlterPartition(proposal.key)),
+            PeerMessage::PartitionAltered(proposal, _) => Some(Slot::PartitionAltered(proposal.key)),
+            PeerMessage::FollowerFetch(fetch) => Some(Slot::FollowerFetch(fetch.key)),
+            PeerMessage::FollowerFetched(fetched) => Some(Slot::FollowerFetched(fetched.key)),
+            PeerMessage::Changes { .. }
+            | PeerMessage::Snapshot { .. }
+            | PeerMessage::WriteMarkers(_)
+            | PeerMessage::MarkersWritten(_)
+            | PeerMessage::Inquiry(_)
+            | PeerMessage::Inquired { .. } => None,
+        }
+    }
+
+    /// Whether a client's request waits for this, and no longer than the client does. (Markers are as many as there are
+    /// transactions that end.)
+    pub(crate) fn is_question(&self) -> bool {
+        matches!(self, PeerMessage::Inquiry(_) | PeerMessage::Inquired { .. })
+    }
+
     /// The settings of `broker` that this brings, if it brings any.
     pub(crate) fn settings_of(&self, broker: NodeId) -> Option<&Arc<BrokerSettings>> {
-        let (PeerMessage::Changes { changes, .. } | PeerMessage::Registered { changes, .. }) = self else {
+        let (PeerMessage::Changes { changes, .. }
+        | PeerMessage::Snapshot { changes, .. }
+        | PeerMessage::Registered { changes, .. }) = self
+        else {
             return None;
         };
         changes.iter().rev().find_map(|change| match change {
@@ -94,6 +154,7 @@ impl PeerMessage {
                 Some(PeerMessage::FollowerFetched(Box::new(fetch.undelivered(to))))
             }
             PeerMessage::Changes { .. }
+            | PeerMessage::Snapshot { .. }
             | PeerMessage::Applied { .. }
             | PeerMessage::Register(_)
             | PeerMessage::Registered { .. }
@@ -152,6 +213,11 @@ pub(crate) fn handle(
 ) {
     match message {
         PeerMessage::Changes { last, changes } => {
+            apply_all(parts, &changes);
+            parts.broker.send(Party::Controller, PeerMessage::Applied { last });
+        }
+        PeerMessage::Snapshot { last, changes } => {
+            super::changes::drop_strays(parts, &changes);
             apply_all(parts, &changes);
             parts.broker.send(Party::Controller, PeerMessage::Applied { last });
         }

@@ -55,7 +55,7 @@ pub(super) fn begin(parts: &mut Parts<'_>, version: i16, key: PartitionKey, batc
         return Begin::Append(AppendOrigin::Client);
     };
     let adds = version >= ADDS_PARTITIONS;
-    let verifies = parts.controller.settings().transactions.partition_verification_enable;
+    let verifies = parts.settings().transactions.partition_verification_enable;
     if !adds && !verifies {
         return Begin::Append(AppendOrigin::Client);
     }

@@ -62,7 +62,7 @@ impl Api for TxnOffsetCommit {
         if let Step::Asking { inquiry, .. } = &wait.step {
             keys.push(Key::Inquiry(*inquiry));
         }
-        let timeout_ms = context.parts.controller.settings().offsets.commit_timeout_ms;
+        let timeout_ms = context.parts.settings().offsets.commit_timeout_ms;
         let timeout_ms = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
         let deadline = context.parts.now.instant.after_timeout_ms(timeout_ms);
         let wait = Wait::new(context.caller, Operation::TxnOffsets(Box::new(wait)));
@@ -119,7 +119,7 @@ fn begin(
     let index = partition_for(group, parts.broker.coordinators.settings().partitions);
     let key = partitions::key_by_name(parts, CONSUMER_OFFSETS, index)?;
     let producer = Producer { id: request.producer_id.0, epoch: request.producer_epoch };
-    let verifies = parts.controller.settings().transactions.partition_verification_enable;
+    let verifies = parts.settings().transactions.partition_verification_enable;
     let verifying =
         Verifying { producer_id: producer.id, epoch: producer.epoch, sequence: -1, bumps_epoch: false };
     let guard = parts.broker.replicas.begin_verification(key, verifying);

@@ -41,6 +41,16 @@ pub enum Key {
     Inquiry(u64),
 }
 
+impl Key {
+    /// The partition that it is about, if it is about one.
+    pub(crate) fn partition(&self) -> Option<PartitionKey> {
+        match self {
+            Key::HighWatermark(key) | Key::LogEnd(key) | Key::LowWatermark(key) => Some(*key),
+            Key::MetadataApplied | Key::Ticket(_) | Key::Inquiry(_) => None,
+        }
+    }
+}
+
 /// Kinds of wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those of Kafka's purgatories")]
@@ -134,6 +144,9 @@ pub(crate) enum Ending {
     Deliver(Reply),
     /// A request that was held before it was applied is to be applied now.
     Apply(Caller, Request),
+    /// The time of a follower's fetch is up, and there is nothing to answer that it doesn't know. (Of waits that expire or
+    /// are let go.)
+    NoNews(Box<FollowerFetchWait>),
 }
 
 impl Wait {
@@ -175,6 +188,14 @@ impl Wait {
             Operation::FollowerFetch(wait) => Some(wait.undelivered(asked)),
             Operation::Markers(wait) => wait.undelivered(),
             Operation::Inquiry(wait) => Some(wait.undelivered()),
+            _ => None,
+        }
+    }
+
+    /// The follower's fetch that waits, if it is one.
+    pub(crate) fn into_follower_fetch(self) -> Option<FollowerFetchWait> {
+        match self.operation {
+            Operation::FollowerFetch(wait) => Some(wait),
             _ => None,
         }
     }
@@ -268,10 +289,7 @@ impl purgatory::Wait<Parts<'_>> for Wait {
                 wait.expire(parts);
                 return Ending::Nothing;
             }
-            Operation::FollowerFetch(wait) => {
-                wait.expire(parts);
-                return Ending::Nothing;
-            }
+            Operation::FollowerFetch(wait) => return wait.expire(parts),
         };
         answer(&caller, response)
     }

@@ -10,6 +10,16 @@ use crate::base::{NodeId, Now};
 use crate::controller::{Change, Registration};
 
 impl Cluster {
+    /// Sends a message. Whoever asked what is given up for it hears that it was not delivered.
+    pub(super) fn post(&mut self, now: Now, envelope: Envelope) {
+        let given_up = self.links.send(now.instant, envelope);
+        if let Some(given_up) = given_up
+            && let Party::Broker(to) = given_up.to
+        {
+            self.bounce(now, to, &given_up);
+        }
+    }
+
     /// Sends what the controller has decided to every broker that is there.
     pub(super) fn send_changes(&mut self, now: Now) {
         let mut changes = self.controller.take_changes().peekable();
@@ -19,10 +29,14 @@ impl Cluster {
         let changes: Vec<(u64, Change)> = changes.collect();
         let last = changes.last().map_or(0, |(number, _)| *number);
         let changes: Arc<[Change]> = changes.into_iter().map(|(_, change)| change).collect();
-        for node in self.nodes.iter().filter(|node| node.state() != BrokerState::Down) {
+        for at in 0..self.nodes.len() {
+            let node = &self.nodes[at];
+            if node.state() == BrokerState::Down {
+                continue;
+            }
             let message = PeerMessage::Changes { last, changes: changes.clone() };
             let (to, incarnation) = (Party::Broker(node.id()), Some(node.incarnation));
-            self.links.send(now.instant, Envelope { from: CONTROLLER, to, incarnation, message });
+            self.post(now, Envelope { from: CONTROLLER, to, incarnation, message });
         }
     }
 
@@ -31,9 +45,12 @@ impl Cluster {
         let node = &mut self.nodes[at];
         node.broker.take_up_replication();
         let from = Peer { party: Party::Broker(node.id()), incarnation: node.incarnation };
-        for Outgoing { to, incarnation, message } in node.broker.outbox.drain(..) {
-            self.links.send(now.instant, Envelope { from, to, incarnation, message });
+        let mut outbox = std::mem::take(&mut node.broker.outbox);
+        for Outgoing { to, incarnation, message } in outbox.drain(..) {
+            self.post(now, Envelope { from, to, incarnation, message });
         }
+        // Keeps its memory for the next time.
+        self.nodes[at].broker.outbox = outbox;
     }
 
     /// A message has arrived.
@@ -53,7 +70,10 @@ impl Cluster {
             return;
         };
         if let Some(events) = self.nodes[at].backlog() {
-            events.push_back(Event::Message(envelope));
+            let given_up = events.push(Event::Message(envelope));
+            if let Some(Event::Message(given_up)) = given_up {
+                self.bounce(now, id, &given_up);
+            }
             return;
         }
         self.take_message(now, at, envelope);
@@ -62,6 +82,12 @@ impl Cluster {
     /// A broker takes a message.
     pub(super) fn take_message(&mut self, now: Now, at: usize, envelope: Envelope) {
         let id = self.nodes[at].id();
+        if matches!(
+            envelope.message,
+            PeerMessage::Changes { .. } | PeerMessage::Snapshot { .. } | PeerMessage::Registered { .. }
+        ) {
+            self.wake_all_resting(now);
+        }
         if let Some(settings) = envelope.message.settings_of(id) {
             self.replies.push(Output::Configured(id, settings.clone()));
         }
@@ -78,7 +104,7 @@ impl Cluster {
         let Peer { party, incarnation } = envelope.from;
         let from = Peer { party: envelope.to, incarnation: 0 };
         let answer = Envelope { from, to: party, incarnation: Some(incarnation), message };
-        self.links.send(now.instant, answer);
+        self.post(now, answer);
     }
 
     fn deliver_to_controller(&mut self, now: Now, from: Peer, message: PeerMessage) {
@@ -100,6 +126,7 @@ impl Cluster {
             }
             // Brokers'.
             PeerMessage::Changes { .. }
+            | PeerMessage::Snapshot { .. }
             | PeerMessage::Registered { .. }
             | PeerMessage::HeartbeatAnswered(_)
             | PeerMessage::PartitionAltered(..)
@@ -113,7 +140,7 @@ impl Cluster {
         // What was decided goes first, as a broker hears of it from the log of decisions.
         self.send_changes(now);
         let (to, incarnation) = (from.party, Some(from.incarnation));
-        self.links.send(now.instant, Envelope { from: CONTROLLER, to, incarnation, message: answer });
+        self.post(now, Envelope { from: CONTROLLER, to, incarnation, message: answer });
     }
 
     fn register(&mut self, now: Now, registration: Registration) -> PeerMessage {

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::Kept;
+use super::backlog::Next;
 use super::command::CommandError;
 use super::links::Envelope;
 use super::node::{BrokerState, Event, Identity, Life, Node};
-use super::{BROKER_DOWN, Cluster, MAX_BROKERS, NodeConfig, Output, Party};
+use super::{BROKER_DOWN, CONTROLLER, Cluster, MAX_BROKERS, NodeConfig, Output, Party, snapshot};
 use crate::api::{Peer, PeerMessage};
 use crate::base::{ConnectionId, NodeId, Now};
 use crate::controller::{ControllerError, Registration};
@@ -135,20 +136,29 @@ impl Cluster {
         while let Ok(at) = self.find(id)
             && let Life::Thawing(events) = &mut self.nodes[at].life
         {
-            match events.pop_front() {
+            match events.pop() {
                 None => self.nodes[at].life = Life::Running,
-                Some(Event::Request(connection, prepared)) => {
-                    self.take_request(now, at, connection, prepared)
+                Some(Next::Entry(event)) => self.take(now, at, event),
+                Some(Next::Snapshot { incarnation }) => {
+                    let (from, to, message) = (CONTROLLER, Party::Broker(id), snapshot(&self.controller));
+                    self.take_message(now, at, Envelope { from, to, incarnation, message });
                 }
-                Some(Event::SendingEnded(connection)) => self.take_sending_ended(at, connection),
-                Some(Event::Closed(connection)) => self.take_closed(now, at, connection),
-                Some(Event::Message(envelope)) => self.take_message(now, at, envelope),
             }
             // Whoever waits for what one of them changes is tried before the next one changes it again.
             self.run_to_rest(now);
         }
         self.handle_timeout(now);
         Ok(())
+    }
+
+    /// A broker that was frozen takes what came.
+    fn take(&mut self, now: Now, at: usize, event: Event) {
+        match event {
+            Event::Request(connection, prepared) => self.take_request(now, at, connection, prepared),
+            Event::SendingEnded(connection) => self.take_sending_ended(at, connection),
+            Event::Closed(connection) => self.take_closed(now, at, connection),
+            Event::Message(envelope) => self.take_message(now, at, envelope),
+        }
     }
 
     /// The broker's process is gone: nothing that it knew is left but its logs, and its connections break.
@@ -163,7 +173,7 @@ impl Cluster {
         let asked = node.purgatory.iter().filter_map(|parked| parked.wait.undelivered(id));
         let mut answers: Vec<(Peer, PeerMessage)> = asked.collect();
         node.lose_what_waits();
-        for event in events {
+        for event in events.into_entries() {
             if let Event::Message(envelope) = event
                 && let Some(answer) = envelope.message.undelivered(id)
             {
@@ -174,7 +184,7 @@ impl Cluster {
         self.links.forget(from.party, Party::Controller);
         for (Peer { party: to, incarnation }, message) in answers {
             let incarnation = Some(incarnation);
-            self.links.send(now.instant, Envelope { from, to, incarnation, message });
+            self.post(now, Envelope { from, to, incarnation, message });
         }
         self.replies.push(Output::BrokerDown(id));
         let ours = self.connections.iter().filter(|(_, connection)| connection.node == id);

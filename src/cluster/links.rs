@@ -3,12 +3,19 @@
 //! Everything that one part of the cluster tells another goes over a link, one for each direction, so that a link can be
 //! slow or cut. With a delay of 0 (the default) a message arrives within the call that sent it. What a cut link is
 //! given is kept and arrives once it is whole again, as TCP sends again; messages of one link never overtake each other.
+//!
+//! Nothing grows with the time for which a link is cut or slow: what is kept has its bounds (`backlog.rs`), and on its way
+//! over one link are [`WINDOW`] messages at most. What comes then is kept until others have arrived.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use super::backlog::{Backlog, Next};
 use crate::api::{Party, Peer, PeerMessage};
 use crate::base::Instant;
+
+/// The most messages that are on their way over one link.
+pub(super) const WINDOW: usize = 1_000;
 
 /// A message on its way.
 #[derive(Clone, Debug)]
@@ -32,8 +39,10 @@ pub struct Link {
 #[derive(Clone, Debug)]
 struct Special {
     link: Link,
-    /// What was sent while it was cut.
-    kept: VecDeque<Envelope>,
+    /// What was sent while it was cut or its window was full.
+    kept: Backlog<Envelope>,
+    /// How many messages are on their way.
+    on_their_way: usize,
     /// When the last message that was let through arrives.
     last_arrival: Instant,
 }
@@ -55,24 +64,55 @@ impl Links {
         Links { delay, ..Links::default() }
     }
 
-    pub(super) fn send(&mut self, now: Instant, envelope: Envelope) {
-        let mut delay = self.delay;
-        if !self.special.is_empty()
-            && let Some(special) = self.special.get_mut(&(envelope.from.party, envelope.to))
-        {
-            if special.link.cut {
-                special.kept.push_back(envelope);
-                return;
-            }
-            let arrival = (now + special.link.delay).max(special.last_arrival);
-            special.last_arrival = arrival;
-            delay = arrival - now;
+    /// Sends a message. Returns one that is given up for it, of which nobody has heard.
+    pub(super) fn send(&mut self, now: Instant, envelope: Envelope) -> Option<Envelope> {
+        let ends = (envelope.from.party, envelope.to);
+        if self.delay.is_zero() && (self.special.is_empty() || !self.special.contains_key(&ends)) {
+            self.arrived.push_back(envelope);
+            return None;
         }
-        if delay.is_zero() {
+        let delay = self.delay;
+        let special = self.special.entry(ends).or_insert_with(|| Special::new(delay, now));
+        if special.link.cut || !special.kept.is_empty() || special.on_their_way >= WINDOW {
+            return special.kept.push(envelope);
+        }
+        self.send_over(now, ends, envelope);
+        None
+    }
+
+    /// Sends a message over a link that lets it through.
+    fn send_over(&mut self, now: Instant, ends: (Party, Party), envelope: Envelope) {
+        let Some(special) = self.special.get_mut(&ends) else { return };
+        let arrival = (now + special.link.delay).max(special.last_arrival);
+        special.last_arrival = arrival;
+        if arrival == now {
             self.arrived.push_back(envelope);
         } else {
-            self.on_their_way.insert((now + delay, self.sent), envelope);
+            special.on_their_way += 1;
+            self.on_their_way.insert((arrival, self.sent), envelope);
             self.sent += 1;
+        }
+    }
+
+    /// Sends what was kept, over every link that lets it through. `snapshot` is all that the controller knows.
+    pub(super) fn send_kept(&mut self, now: Instant, snapshot: impl Fn() -> PeerMessage) {
+        if self.special.is_empty() {
+            return;
+        }
+        let waiting = self.special.iter().filter(|(_, special)| special.may_send_kept());
+        let waiting: Vec<(Party, Party)> = waiting.map(|(ends, _)| *ends).collect();
+        for ends in waiting {
+            while let Some(special) = self.special.get_mut(&ends).filter(|special| special.may_send_kept()) {
+                let envelope = match special.kept.pop() {
+                    Some(Next::Entry(envelope)) => envelope,
+                    Some(Next::Snapshot { incarnation }) => {
+                        let from = Peer { party: Party::Controller, incarnation: 0 };
+                        Envelope { from, to: ends.1, incarnation, message: snapshot() }
+                    }
+                    None => break,
+                };
+                self.send_over(now, ends, envelope);
+            }
         }
     }
 
@@ -81,7 +121,11 @@ impl Links {
         if let Some(first) = self.on_their_way.first_entry()
             && first.key().0 <= now
         {
-            return Some(first.remove());
+            let envelope = first.remove();
+            if let Some(special) = self.special.get_mut(&(envelope.from.party, envelope.to)) {
+                special.on_their_way = special.on_their_way.saturating_sub(1);
+            }
+            return Some(envelope);
         }
         self.arrived.pop_front()
     }
@@ -97,7 +141,24 @@ impl Links {
         self.arrived.retain(|envelope| !is_theirs(envelope));
         self.on_their_way.retain(|_, envelope| !is_theirs(envelope));
         if let Some(special) = self.special.get_mut(&(from, to)) {
-            special.kept.clear();
+            (special.kept, special.on_their_way) = (Backlog::default(), 0);
+        }
+    }
+
+    /// How many messages are kept or on their way, over all links.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.special.values().map(|special| special.kept.len()).sum::<usize>() + self.on_their_way.len()
+    }
+
+    /// Whether what one sends to the other arrives at once.
+    pub(super) fn is_plain(&self, from: Party, to: Party) -> bool {
+        match self.special.get(&(from, to)) {
+            None => self.delay.is_zero(),
+            Some(special) => {
+                let Special { link, kept, on_their_way, .. } = special;
+                *link == Link { delay: Duration::ZERO, cut: false } && kept.is_empty() && *on_their_way == 0
+            }
         }
     }
 
@@ -107,20 +168,27 @@ impl Links {
         special.unwrap_or(Link { delay: self.delay, cut: false })
     }
 
-    /// Makes a link slow, cut, or whole again. What is on its way already arrives as it would have.
+    /// Makes a link slow, cut, or whole again. What is on its way already arrives as it would have; what was kept is sent
+    /// with the next [`Links::send_kept`].
     pub(super) fn set(&mut self, now: Instant, from: Party, to: Party, link: Link) {
         let delay = self.delay;
-        let special = self.special.entry((from, to)).or_insert_with(|| Special {
+        self.special.entry((from, to)).or_insert_with(|| Special::new(delay, now)).link = link;
+    }
+}
+
+impl Special {
+    /// A link that is as all were before.
+    fn new(delay: Duration, now: Instant) -> Self {
+        Special {
             link: Link { delay, cut: false },
-            kept: VecDeque::new(),
+            kept: Backlog::default(),
+            on_their_way: 0,
             // What was sent before over the link as it was.
-            last_arrival: now + delay,
-        });
-        special.link = link;
-        if !link.cut {
-            for envelope in std::mem::take(&mut special.kept) {
-                self.send(now, envelope);
-            }
+            last_arrival: now,
         }
+    }
+
+    fn may_send_kept(&self) -> bool {
+        !self.link.cut && !self.kept.is_empty() && self.on_their_way < WINDOW
     }
 }

@@ -10,6 +10,7 @@
 //! Each call ends in `Cluster::run_to_rest`: messages that have arrived are taken, and then those who wait for what
 //! has changed are tried. A wait is never completed from inside another's handler.
 
+mod backlog;
 mod command;
 mod delivery;
 mod inspect;
@@ -17,6 +18,7 @@ mod lifecycle;
 mod links;
 mod node;
 mod replies;
+mod resting;
 mod steering;
 #[cfg(test)]
 mod tests;
@@ -27,7 +29,10 @@ use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::api::{self, Answer, Broker, Caller, Connection, Context, Key, NOBODY, Parts, Peer, Prepared};
+use crate::api::{
+    self, Answer, Broker, Caller, Connection, Context, Ending, Key, NOBODY, Parts, Peer, PeerMessage,
+    Prepared,
+};
 use crate::base::entropy::Entropy;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::{ConnectionId, Instant, NodeId, Now};
@@ -137,6 +142,13 @@ pub enum Output {
 /// Why connections to a broker that is down are closed: nothing that anybody must hear of.
 pub const BROKER_DOWN: &str = "its broker is down";
 
+/// Why connections to a broker are closed that is frozen and for which too much waits already.
+pub const BROKER_FROZEN: &str = "its broker is frozen, and what waits for it has no end";
+
+/// So much may wait for a broker that is frozen, requests and ends of connections, before no more connections are taken
+/// (ours; a process that is stopped takes as many as its listener's backlog holds).
+const MAX_EVENTS: usize = 10_000;
+
 /// Why connections are closed whose client sends no more while a rule holds its request: nothing to hear of either.
 pub const CLIENT_GONE: &str = "its client is gone";
 
@@ -243,10 +255,14 @@ impl Cluster {
 
     /// A client has connected.
     pub fn handle_opened(&mut self, _now: Now, id: ConnectionId, connection: Connection) {
-        let node = self.nodes.iter().find(|node| node.id() == connection.node);
-        if node.is_none_or(|node| node.state() == BrokerState::Down) {
-            // It came while the listeners were being closed.
+        let node = self.nodes.iter_mut().find(|node| node.id() == connection.node);
+        // If it is down, the client came while the listeners were being closed.
+        let Some(node) = node.filter(|node| node.state() != BrokerState::Down) else {
             self.replies.push(Output::Close { connection: id, reason: BROKER_DOWN });
+            return;
+        };
+        if node.backlog().is_some_and(|events| events.len() >= MAX_EVENTS) {
+            self.replies.push(Output::Close { connection: id, reason: BROKER_FROZEN });
             return;
         }
         self.connections.insert(id, connection);
@@ -260,7 +276,7 @@ impl Cluster {
         }
         let Some(at) = self.node_of(id) else { return };
         if let Some(events) = self.nodes[at].backlog() {
-            events.push_back(Event::Request(id, prepared));
+            events.push(Event::Request(id, prepared));
             return;
         }
         self.take_request(now, at, id, prepared);
@@ -319,7 +335,7 @@ impl Cluster {
     pub fn handle_sending_ended(&mut self, id: ConnectionId) {
         let Some(at) = self.node_of(id) else { return };
         if let Some(events) = self.nodes[at].backlog() {
-            events.push_back(Event::SendingEnded(id));
+            events.push(Event::SendingEnded(id));
             return;
         }
         self.take_sending_ended(at, id);
@@ -338,7 +354,7 @@ impl Cluster {
     pub fn handle_closed(&mut self, now: Now, id: ConnectionId) {
         let Some(at) = self.node_of(id) else { return };
         if let Some(events) = self.nodes[at].backlog() {
-            events.push_back(Event::Closed(id));
+            events.push(Event::Closed(id));
             return;
         }
         self.take_closed(now, at, id);
@@ -363,6 +379,7 @@ impl Cluster {
     /// If there is no such broker, it isn't in a state for that, or the controller refuses it.
     pub fn handle_command(&mut self, now: Now, command: Command) -> Result<Done, CommandError> {
         let mut done = Done::AsAsked;
+        self.wake_all_resting(now);
         match command {
             Command::CreateTopic(topic) => {
                 self.controller.create_topic(topic, false)?;
@@ -413,13 +430,21 @@ impl Cluster {
                 continue;
             }
             let (purgatory, mut parts, replies, waits) = self.lend(at, now);
+            let mut idle = Vec::new();
             purgatory.expire_some(EXPIRED_AT_ONCE, now.instant, &mut parts, |_, departure, ending| {
                 waits.remove(&departure.waiter.owner);
-                replies.end(ending);
+                match ending {
+                    Ending::NoNews(fetch) => idle.push(*fetch),
+                    ending => replies.end(ending),
+                }
             });
-            for key in parts.broker.replicas.handle_timeout(now, parts.pool) {
-                parts.broker.wake(Key::LowWatermark(key));
+            let moved = parts.broker.replicas.handle_timeout(now, parts.pool);
+            self.let_rest(at, now, idle);
+            for key in moved {
+                self.wake_resting(now, key);
+                self.nodes[at].broker.wake(Key::LowWatermark(key));
             }
+            let (_, mut parts, ..) = self.lend(at, now);
             parts.heartbeat_if_due();
             let Parts { broker: Broker { replicas, coordinators, .. }, controller, pool, .. } = parts;
             let is_topic = |name: &str| controller.topics().by_name(name).is_some();
@@ -475,6 +500,8 @@ impl Cluster {
         }
         loop {
             self.send_changes(now);
+            let controller = &self.controller;
+            self.links.send_kept(now.instant, || snapshot(controller));
             let mut busy = false;
             for at in 0..self.nodes.len() {
                 if self.nodes[at].runs() {
@@ -502,9 +529,14 @@ impl Cluster {
             let (_, mut parts, ..) = self.lend(at, now);
             api::send_markers(&mut parts);
         }
+        for key in self.nodes[at].broker.replicas.take_trimmed() {
+            self.wake_resting(now, key);
+            self.nodes[at].broker.wake(Key::LowWatermark(key));
+        }
         if self.nodes[at].broker.woken.is_empty() {
             return false;
         }
+        self.wake_resting_of_woken(at, now);
         let (purgatory, mut parts, replies, waits) = self.lend(at, now);
         let mut woken = std::mem::take(&mut parts.broker.woken);
         for key in woken.drain(..) {
@@ -563,6 +595,12 @@ impl Cluster {
         };
         (purgatory, parts, &mut self.replies, &mut self.waits)
     }
+}
+
+/// All that the controller knows, for a broker that has missed too much.
+fn snapshot(controller: &Controller) -> PeerMessage {
+    let (last, changes) = controller.snapshot();
+    PeerMessage::Snapshot { last, changes: changes.into() }
 }
 
 /// Sets and cancels the coordinators' timers.

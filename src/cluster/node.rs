@@ -1,6 +1,5 @@
 //! One virtual broker: what it has, what waits on it, and whether it runs.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,7 +16,9 @@ use crate::log::ChunkPool;
 use crate::purgatory::{Purgatory, WaitId};
 use crate::replica::{Kept, Replicas};
 
+use super::backlog::{Backlog, Carries};
 use super::links::Envelope;
+use super::resting::Resting;
 
 /// One virtual broker.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub(super) struct Node {
     pub(super) broker: Broker,
     /// What waits on it.
     pub(super) purgatory: Purgatory<Key, Wait, ConnectionId>,
+    /// Followers' fetches among them that rest.
+    pub(super) resting: Resting,
     /// The waits that stand for the coordinators' timers.
     pub(super) timers: FxHashMap<TimerKey, WaitId>,
     /// What it tells the controller when it starts.
@@ -50,9 +53,9 @@ pub(super) enum Life {
     /// It runs.
     Running,
     /// It is frozen: what comes is kept until it is thawed, in this order.
-    Frozen(VecDeque<Event>),
+    Frozen(Backlog<Event>),
     /// It runs again, and has yet to take what came while it was frozen: what comes meanwhile comes after that.
-    Thawing(VecDeque<Event>),
+    Thawing(Backlog<Event>),
     /// It is down; its logs are kept.
     Down,
 }
@@ -64,6 +67,15 @@ pub(super) enum Event {
     SendingEnded(ConnectionId),
     Closed(ConnectionId),
     Message(Envelope),
+}
+
+impl Carries for Event {
+    fn envelope(&self) -> Option<&Envelope> {
+        match self {
+            Event::Message(envelope) => Some(envelope),
+            Event::Request(..) | Event::SendingEnded(_) | Event::Closed(_) => None,
+        }
+    }
 }
 
 /// Whether a broker runs, as it is shown.
@@ -108,6 +120,7 @@ impl Node {
             broker,
             config: config.clone(),
             purgatory: Purgatory::new(),
+            resting: Resting::default(),
             timers: FxHashMap::default(),
             life: Life::Running,
             incarnation,
@@ -132,7 +145,7 @@ impl Node {
     }
 
     /// What has come and waits for its turn, if what comes has to wait.
-    pub(super) fn backlog(&mut self) -> Option<&mut VecDeque<Event>> {
+    pub(super) fn backlog(&mut self) -> Option<&mut Backlog<Event>> {
         match &mut self.life {
             Life::Frozen(events) | Life::Thawing(events) => Some(events),
             Life::Running | Life::Down => None,
@@ -179,6 +192,7 @@ impl Node {
         self.was_shut_down_cleanly = self.broker.membership.may_go();
         self.purgatory = Purgatory::new();
         self.timers.clear();
+        self.resting = Resting::default();
         self.broker.woken.clear();
         self.broker.outbox.clear();
     }

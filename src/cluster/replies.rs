@@ -61,7 +61,8 @@ impl Replies {
     /// A wait has ended.
     pub(super) fn end(&mut self, ending: Ending) {
         match ending {
-            Ending::Nothing => {}
+            // What has no news is for the cluster to let rest or to answer.
+            Ending::Nothing | Ending::NoNews(_) => {}
             Ending::Answer(reply) => self.answer(reply),
             Ending::Deliver(reply) => self.push(Output::Reply(reply)),
             Ending::Apply(caller, request) => self.due.push_back(Due::Apply(caller, request)),

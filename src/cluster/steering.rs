@@ -3,7 +3,9 @@
 use super::command::{CommandError, Done};
 use super::replies::Due;
 use super::{CLIENT_GONE, Cluster, Output, WaitDescription};
-use crate::api::{self, Caller, Held, HeldWait, Kind, NOBODY, Operation, Request, RequestSubject, Wait};
+use crate::api::{
+    self, Caller, Ending, Held, HeldWait, Kind, NOBODY, Operation, Request, RequestSubject, Wait,
+};
 use crate::base::{Instant, NodeId, Now, PartitionKey};
 use crate::controller::ControllerError;
 use crate::faults::{self, Hold, HoldError, HoldId, HoldRule};
@@ -26,6 +28,7 @@ impl Cluster {
     /// All that waits, on every broker, in the order in which it began to.
     pub fn waits(&mut self, now: Now) -> Vec<WaitDescription> {
         let mut descriptions = Vec::new();
+        self.wake_all_resting(now);
         for at in 0..self.nodes.len() {
             let (purgatory, parts, ..) = self.lend(at, now);
             let described = purgatory.iter().map(|parked| {
@@ -114,7 +117,10 @@ impl Cluster {
         let (purgatory, mut parts, replies, waits) = self.lend(at, now);
         if let Some((departure, ending)) = purgatory.release(id, &mut parts) {
             waits.remove(&departure.waiter.owner);
-            replies.end(ending);
+            match ending {
+                Ending::NoNews(fetch) => fetch.answer(&mut parts),
+                ending => replies.end(ending),
+            }
         }
     }
 

@@ -154,7 +154,7 @@ impl Controller {
         validate_only: bool,
     ) -> Result<(), ControllerError> {
         let topic = self.topics.by_name(name).cloned();
-        let current = topic.as_ref().map_or(Overrides::NONE, |topic| &topic.overrides);
+        let current = topic.as_ref().map_or(Overrides::NONE, |topic| &*topic.overrides);
         let overrides = altered(Resource::Topic, current, alteration)?;
         if name.is_empty() {
             return Err(ControllerError::NamelessResource { resource: Resource::Topic.name() });
@@ -163,8 +163,9 @@ impl Controller {
         let config = TopicConfig::with_overrides(&self.topic_defaults, &overrides);
         config.check()?;
         let topic = topic.ok_or_else(|| ControllerError::UnknownTopic { name: name.to_owned() })?;
-        if !validate_only && overrides != topic.overrides {
+        if !validate_only && overrides != *topic.overrides {
             let has_new_min_isr = is_changed(MIN_INSYNC_REPLICAS, &topic.overrides, &overrides);
+            let overrides = Arc::new(overrides);
             self.replace_config(Topic { overrides, config, ..Topic::clone(&topic) });
             if has_new_min_isr {
                 self.clear_elrs(|changed| changed.id == topic.id);
@@ -205,29 +206,27 @@ impl Controller {
             check_min_isr(broker.is_some(), &altered)?;
         }
         *layer = altered;
-        // What a topic inherits is the controller's to say, for all brokers at once. It can hold to what was set for a
-        // broker where that is the only one.
+        // What the controller goes by is what brokers share, and what was set for a broker where that is the only one.
         if let [only] = &**self.brokers() {
             configs.dynamic = own.dynamic.get(&only.id).cloned().unwrap_or_default();
         }
         own.dynamic.retain(|_, overrides| !overrides.is_empty());
         let settings = BrokerSettings::resolve(&configs).map_err(invalid_request)?;
         let settings = own.resolve(&configs, settings).map_err(invalid_request)?;
-        let topic_defaults = TopicConfig::defaults(&configs);
-        topic_defaults.check().map_err(invalid_request)?;
         if validate_only {
             return Ok(());
         }
         self.own_configs = own;
         self.configs = configs;
-        self.take_on(settings, topic_defaults);
+        self.take_on(settings);
         if has_new_min_isr {
             self.clear_elrs(|_| true);
         }
         Ok(())
     }
 
-    fn take_on(&mut self, settings: BrokersSettings, topic_defaults: Arc<TopicConfig>) {
+    fn take_on(&mut self, settings: BrokersSettings) {
+        let topic_defaults = settings.shared().topic_defaults.config.clone();
         if settings != self.settings {
             self.settings = settings;
             self.decide(Change::Settings(self.settings.clone()));

@@ -1,7 +1,8 @@
 //! What each broker is configured with: what all share, and what it has of its own, from its start or set since.
 //!
-//! What topics inherit is the same on all brokers: it comes from what they share (and, where there is one broker, from what
-//! was set for that one).
+//! As in Kafka, what a topic inherits is each broker's own for the replicas that it holds: one broker's log may roll and lose
+//! segments by other `log.*` settings than another's. Who leads, and who may, is by what they share, since the controller
+//! says so.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,10 +67,21 @@ impl OwnConfigs {
     ) -> Result<BrokersSettings, ConfigError> {
         let brokers = self.fixed.keys().chain(self.dynamic.keys());
         let own: BTreeMap<NodeId, Arc<BrokerSettings>> = brokers
-            .map(|id| Ok((*id, Arc::new(BrokerSettings::resolve(&self.of(*id, shared))?))))
+            .map(|id| Ok((*id, Arc::new(own_settings(&self.of(*id, shared), &settings)?))))
             .collect::<Result<_, ConfigError>>()?;
         Ok(BrokersSettings { shared: Arc::new(settings), own: Arc::new(own) })
     }
+}
+
+/// The settings of a broker with these configs, which shares what is equal.
+fn own_settings(configs: &BrokerConfigs, shared: &BrokerSettings) -> Result<BrokerSettings, ConfigError> {
+    let mut settings = BrokerSettings::resolve(configs)?;
+    if settings.topic_defaults.config == shared.topic_defaults.config {
+        settings.topic_defaults = shared.topic_defaults.clone();
+    } else {
+        settings.topic_defaults.are_own = true;
+    }
+    Ok(settings)
 }
 
 impl Controller {

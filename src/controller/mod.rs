@@ -149,8 +149,7 @@ impl Controller {
             configs.dynamic_default.set(Resource::Broker, MIN_INSYNC_REPLICAS, &value.to_string())?;
         }
         let settings = BrokerSettings::resolve(&configs)?;
-        let topic_defaults = TopicConfig::defaults(&configs);
-        topic_defaults.check()?;
+        let topic_defaults = settings.topic_defaults.config.clone();
         let cluster_id = uuid_base64(entropy.stream("cluster id").next_uuid());
         let session_timeout = Duration::from_millis(settings.replication.broker_session_timeout_ms);
         let mut controller = Controller {

@@ -24,8 +24,8 @@ pub struct Topic {
     /// By their number.
     pub partitions: Vec<Partition>,
     /// The configs that the topic has of its own.
-    pub overrides: Overrides,
-    /// What its configs amount to.
+    pub overrides: Arc<Overrides>,
+    /// What its configs amount to, with what the brokers share. A broker that has other defaults goes by those.
     pub config: Arc<TopicConfig>,
 }
 
@@ -216,7 +216,7 @@ impl Controller {
             is_internal: names::is_internal(&new.name),
             name: new.name.into(),
             partitions,
-            overrides,
+            overrides: Arc::new(overrides),
             config,
         };
         if validate_only {

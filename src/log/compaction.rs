@@ -609,12 +609,12 @@ impl Writer {
         for batch in self.batches.drain(..) {
             end += batch.size;
             if self.written.segment.append_open(&batch, self.modified) || end - block_start >= BLOCK_BYTES {
-                self.written.segment.seal(bytes.slice(block_start..end));
+                self.written.segment.seal(bytes.slice(block_start..end), false);
                 block_start = end;
             }
         }
         if self.written.segment.is_open() {
-            self.written.segment.seal(bytes.slice(block_start..end));
+            self.written.segment.seal(bytes.slice(block_start..end), false);
         }
     }
 }

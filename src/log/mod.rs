@@ -129,6 +129,13 @@ pub struct Appended {
     pub duplicate: bool,
 }
 
+/// A part of what a follower gets, the first bytes of which it has already.
+struct Part<'a> {
+    bytes: &'a Bytes,
+    known: usize,
+    copied: bool,
+}
+
 /// What a follower took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replicated {
@@ -156,6 +163,31 @@ pub struct Log {
     epochs: LeaderEpochs,
     producers: ProducerStates,
     ended: EndedTransactions,
+    memory: IndexMemory,
+}
+
+/// What a log takes beside its chunks: its index, and copies of what its leader had not closed.
+#[derive(Clone, Copy, Debug, Default)]
+struct IndexMemory {
+    bytes: usize,
+    /// Of which the pool knows.
+    counted_bytes: usize,
+}
+
+/// The part of that which an append changes.
+#[derive(Clone, Copy, Debug)]
+struct Tail {
+    segments: usize,
+    capacity: usize,
+    last_base_offset: Option<i64>,
+    last_bytes: usize,
+}
+
+impl Tail {
+    fn has_same_segments(&self, other: &Tail) -> bool {
+        let Tail { segments, capacity, last_base_offset, .. } = *self;
+        (segments, capacity, last_base_offset) == (other.segments, other.capacity, other.last_base_offset)
+    }
 }
 
 impl Log {
@@ -282,7 +314,10 @@ impl Log {
             self.seal();
             self.chunks.push(chunk, base_offset);
         }
+        let tail = self.tail();
         self.write(batch, end_offset, append);
+        self.note_growth(tail);
+        self.count_memory(pool);
         Ok(Appended {
             base_offset,
             last_offset: end_offset - 1,
@@ -324,7 +359,8 @@ impl Log {
     /// out. Batches from an epoch above `leader_epoch`, and what follows them, are not taken either.
     ///
     /// An empty log that starts inside the first batch, as the leader's may after DeleteRecords, starts with that batch
-    /// then. After an error the batches before the one at fault are in the log.
+    /// then. After an error the batches before the one at fault are in the log. What this takes beside the leader's memory is
+    /// for [`Log::count_memory`] to count.
     pub fn append_as_follower(
         &mut self,
         slices: &SharedSlices,
@@ -332,25 +368,29 @@ impl Log {
         now: Now,
     ) -> Result<Replicated, ReplicateError> {
         self.seal();
+        let tail = self.tail();
         let mut replicated = Replicated::default();
         let mut known = slices.known;
-        for part in &slices.parts {
+        let mut outcome = Ok(());
+        for (at, bytes) in slices.parts.iter().enumerate() {
             let before = replicated.bytes;
-            self.append_part(part, known, leader_epoch, now.wall, &mut replicated)?;
-            if replicated.bytes - before < part.len() - known {
+            let copied = slices.last_is_copied && at + 1 == slices.parts.len();
+            outcome =
+                self.append_part(Part { bytes, known, copied }, leader_epoch, now.wall, &mut replicated);
+            if outcome.is_err() || replicated.bytes - before < bytes.len() - known {
                 break;
             }
             known = 0;
         }
-        Ok(replicated)
+        self.note_growth(tail);
+        outcome.map(|()| replicated)
     }
 
     /// Appends what comes behind the `known` bytes of a part. If these are what this log's last block holds, the block
     /// becomes one with what is appended, and is the leader's memory then.
     fn append_part(
         &mut self,
-        part: &Bytes,
-        known: usize,
+        Part { bytes: part, known, copied }: Part<'_>,
         leader_epoch: i32,
         now: WallTime,
         replicated: &mut Replicated,
@@ -370,14 +410,14 @@ impl Log {
                 break;
             }
             if self.must_roll_for(&noted, now) {
-                self.seal_shared(part.slice(block_start..found.at));
+                self.seal_shared(part.slice(block_start..found.at), copied);
                 block_start = found.at;
                 self.segments.push_back(Segment::new(noted.base_offset, now));
             }
             end = found.at + found.bytes.len();
             let full = self.segments.back_mut().is_some_and(|segment| segment.append_open(&noted, now));
             if full {
-                self.seal_shared(part.slice(block_start..end));
+                self.seal_shared(part.slice(block_start..end), copied);
                 block_start = end;
             }
             self.epochs.assign(found.view.leader_epoch(), noted.base_offset);
@@ -388,7 +428,7 @@ impl Log {
             replicated.batches += 1;
             replicated.bytes += noted.size;
         }
-        self.seal_shared(part.slice(block_start..end.max(block_start)));
+        self.seal_shared(part.slice(block_start..end.max(block_start)), copied);
         outcome
     }
 
@@ -427,14 +467,51 @@ impl Log {
     /// Makes the open bytes shareable, so that every batch is in a sealed block.
     fn seal(&mut self) {
         if let Some(segment) = self.segments.back_mut().filter(|segment| segment.is_open()) {
-            segment.seal(self.chunks.seal());
+            segment.seal(self.chunks.seal(), false);
         }
     }
 
-    fn seal_shared(&mut self, bytes: Bytes) {
+    fn seal_shared(&mut self, bytes: Bytes, copied: bool) {
         if let Some(segment) = self.segments.back_mut() {
-            segment.seal(bytes);
+            segment.seal(bytes, copied);
         }
+    }
+
+    fn tail(&self) -> Tail {
+        let last = self.segments.back();
+        Tail {
+            segments: self.segments.len(),
+            capacity: self.segments.capacity(),
+            last_base_offset: last.map(|segment| segment.base_offset),
+            last_bytes: last.map_or(0, |segment| segment.index_bytes() + segment.copied_bytes()),
+        }
+    }
+
+    /// Something was appended since the tail was as this.
+    fn note_growth(&mut self, before: Tail) {
+        let after = self.tail();
+        if after.has_same_segments(&before) {
+            self.memory.bytes = self.memory.bytes + after.last_bytes - before.last_bytes;
+        } else {
+            self.note_all();
+        }
+    }
+
+    fn note_all(&mut self) {
+        let of_segments = self.segments.iter().map(|segment| segment.index_bytes() + segment.copied_bytes());
+        self.memory.bytes = self.segments.capacity() * size_of::<Segment>() + of_segments.sum::<usize>();
+    }
+
+    /// Has the pool count what this log takes beside its chunks.
+    pub fn count_memory(&mut self, pool: &mut ChunkPool) {
+        let IndexMemory { bytes, counted_bytes } = &mut self.memory;
+        pool.count_indexed(std::mem::replace(counted_bytes, *bytes), *bytes);
+    }
+
+    /// The same, where more has changed than an append does.
+    fn count_all_memory(&mut self, pool: &mut ChunkPool) {
+        self.note_all();
+        self.count_memory(pool);
     }
 
     /// The open bytes of the segment with this index.
@@ -479,6 +556,7 @@ impl Log {
         self.ended.truncate_from_start(offset);
         let first = self.segments.iter().find_map(Segment::first_offset);
         self.chunks.release_below(first.unwrap_or(self.log_end_offset), pool);
+        self.count_all_memory(pool);
     }
 
     /// Cuts off all from `offset` on, or from the start of the batch that holds it, and ends there. Returns whether
@@ -519,6 +597,7 @@ impl Log {
         self.epochs.truncate_from_end(offset);
         self.ended.truncate_from_end(offset);
         self.rebuild_producers(offset);
+        self.count_all_memory(pool);
         true
     }
 
@@ -526,8 +605,9 @@ impl Log {
     pub fn truncate_fully_and_start_at(&mut self, offset: i64, pool: &mut ChunkPool) {
         self.compaction = None;
         self.seal();
-        self.segments.clear();
+        self.segments = VecDeque::new();
         self.chunks.release_all(pool);
+        self.count_all_memory(pool);
         self.epochs.clear();
         self.producers.clear();
         self.ended.clear();
@@ -568,7 +648,7 @@ impl Clone for Log {
     fn clone(&self) -> Self {
         let mut segments = self.segments.clone();
         if let Some(segment) = segments.back_mut().filter(|segment| segment.is_open()) {
-            segment.seal(Bytes::copy_from_slice(self.chunks.open_bytes()));
+            segment.seal(Bytes::copy_from_slice(self.chunks.open_bytes()), true);
         }
         Log {
             config: self.config,
@@ -581,6 +661,7 @@ impl Clone for Log {
             epochs: self.epochs.clone(),
             producers: self.producers.clone(),
             ended: self.ended.clone(),
+            memory: self.memory,
         }
     }
 }

@@ -78,6 +78,8 @@ pub struct SharedSlices {
     /// How many bytes of the first part come before that batch: what the follower has already, though in memory of its own
     /// perhaps.
     pub known: usize,
+    /// Whether the last part is a copy.
+    pub last_is_copied: bool,
 }
 
 /// A batch in the log.
@@ -153,6 +155,7 @@ impl Log {
             shared.known = known;
             let open = self.open_bytes(index);
             self.segments[index].slices(start, known + shared.bytes, open, |slice| {
+                shared.last_is_copied = matches!(slice, Slice::Open(_));
                 shared.parts.push(match slice {
                     Slice::Sealed(bytes) => bytes,
                     Slice::Open(bytes) => Bytes::copy_from_slice(bytes),

@@ -37,11 +37,12 @@ impl Log {
     /// When to call [`Log::apply_retention`] next: at once if a segment can go now, else when the oldest one becomes
     /// too old. None if nothing will go before the high watermark moves or something is appended; ask again then.
     pub fn next_retention(&self, now: Now, high_watermark: i64) -> Option<Instant> {
-        self.segment_end(0).filter(|&end| end <= high_watermark)?;
-        if self.is_breached(self.size_bytes(), now.wall) {
+        let config = self.config();
+        self.segment_end(0).filter(|&end| config.delete && end <= high_watermark)?;
+        let size = if config.retention_bytes >= 0 { self.size_bytes() } else { 0 };
+        if self.is_breached(size, now.wall) {
             return Some(now.instant);
         }
-        let config = self.config();
         let oldest = self.segments.front().filter(|_| config.delete && config.retention_ms >= 0)?;
         let due = oldest.largest_timestamp_ms().checked_add(config.retention_ms)?.checked_add(1)?;
         let left_ms = u64::try_from(due.saturating_sub(now.wall.as_millis())).unwrap_or(0);
@@ -55,7 +56,8 @@ impl Log {
         let age_ms = now.as_millis().saturating_sub(oldest.largest_timestamp_ms());
         let too_old = config.retention_ms >= 0 && age_ms > config.retention_ms;
         let retained = u64::try_from(config.retention_bytes);
-        let too_large = retained.is_ok_and(|retained| size - u64::from(oldest.size) >= retained);
+        let too_large =
+            retained.is_ok_and(|retained| size.saturating_sub(u64::from(oldest.size)) >= retained);
         too_old || too_large
     }
 

@@ -28,6 +28,8 @@ pub(super) struct Block {
     largest_timestamp_so_far_ms: i64,
     /// Where in the segment the block starts, bytes.
     position: u32,
+    /// Whether the bytes are a copy: of a block that was open on the leader when a follower fetched it.
+    copied: bool,
 }
 
 /// A segment. Its offsets are `base_offset` up to the next segment's base, its positions `0..size`.
@@ -49,6 +51,8 @@ pub(super) struct Segment {
     released_largest: Option<TimestampOffset>,
     blocks: VecDeque<Block>,
     open: bool,
+    /// Bytes of the blocks that are copies.
+    copied_bytes: usize,
 }
 
 /// What is known of a batch when it is appended.
@@ -131,6 +135,7 @@ impl Segment {
             released_largest: None,
             blocks: VecDeque::new(),
             open: false,
+            copied_bytes: 0,
         }
     }
 
@@ -171,7 +176,8 @@ impl Segment {
 
     fn push_block(&mut self, bytes: Bytes, base_offset: i64, position: u32) {
         let largest_timestamp_so_far_ms = self.largest_timestamp_ms;
-        self.blocks.push_back(Block { bytes, base_offset, largest_timestamp_so_far_ms, position });
+        let copied = false;
+        self.blocks.push_back(Block { bytes, base_offset, largest_timestamp_so_far_ms, position, copied });
     }
 
     /// Whether the last block is open.
@@ -182,16 +188,22 @@ impl Segment {
     /// Opens the last block again if `bytes` end with what is in it, so that it can be closed with these and more. Returns
     /// where in `bytes` the block starts.
     pub fn reopen(&mut self, bytes: &[u8]) -> Option<usize> {
-        let last = self.blocks.back().filter(|_| !self.open)?;
+        let last = self.blocks.back_mut().filter(|_| !self.open)?;
         let start = bytes.len().checked_sub(last.bytes.len())?;
         self.open = bytes.get(start..)? == &last.bytes[..];
+        if self.open && std::mem::take(&mut last.copied) {
+            self.copied_bytes -= last.bytes.len();
+        }
         self.open.then_some(start)
     }
 
-    /// Closes the open block, whose bytes are `bytes`.
-    pub fn seal(&mut self, bytes: Bytes) {
+    /// Closes the open block, whose bytes are `bytes`: a copy of what the leader has, or its own and shared.
+    pub fn seal(&mut self, bytes: Bytes, copied: bool) {
         if let Some(block) = self.blocks.back_mut().filter(|_| self.open) {
-            block.bytes = bytes;
+            if copied {
+                self.copied_bytes += bytes.len();
+            }
+            (block.bytes, block.copied) = (bytes, copied);
         }
         self.open = false;
     }
@@ -331,6 +343,7 @@ impl Segment {
             });
         }
         self.blocks.drain(..released);
+        self.count_copies();
     }
 
     /// The first record with the segment's largest timestamp, if its block is gone.
@@ -357,6 +370,17 @@ impl Segment {
             self.largest_timestamp_ms = timestamps.fold(before, i64::max);
             block.largest_timestamp_so_far_ms = self.largest_timestamp_ms;
         }
+        self.count_copies();
+    }
+
+    fn count_copies(&mut self) {
+        let copies = self.blocks.iter().filter(|block| block.copied);
+        self.copied_bytes = copies.map(|block| block.bytes.len()).sum();
+    }
+
+    /// Bytes of blocks that are copies of what the leader has.
+    pub fn copied_bytes(&self) -> usize {
+        self.copied_bytes
     }
 
     /// Bytes that the index takes.

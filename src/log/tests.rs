@@ -209,11 +209,12 @@ fn a_batch_larger_than_a_segment_is_refused() {
 #[test]
 fn a_used_up_budget_refuses_until_something_is_deleted() {
     let mut bench = with_segments(MIB as u32);
-    bench.pool = ChunkPool::new(3 * MIB);
+    // And some for the index.
+    bench.pool = ChunkPool::new(3 * MIB + (4 << 10));
     bench.append(sized(MIB));
     bench.append(sized(MIB));
     bench.append(sized(MIB));
-    let error = bench.try_append(draft()).expect_err("over budget");
+    let error = bench.try_append(sized(8 << 10)).expect_err("over budget");
     assert_eq!(error.code(), ErrorCode::KafkaStorageError);
     assert_eq!((bench.offsets(), bench.log.segment_count()), ((0, 3), 3));
     bench.log.advance_log_start(1, &mut bench.pool).expect("in range");
@@ -473,6 +474,59 @@ fn batches_that_are_replicated_one_by_one_are_shared_and_cost_little_index() {
     let index = [&leader, &follower, &late].map(|bench| bench.log.index_bytes());
     assert!(index.iter().sum::<usize>() < bytes / 10, "{index:?}");
     assert_eq!(follower.pool.bytes_held(), 0);
+}
+
+#[test]
+fn what_logs_take_beside_their_chunks_is_counted_and_given_back() {
+    let config = LogConfig { segment_bytes: 64 << 10, ..LogConfig::default() };
+    let mut leader = bench(config);
+    let mut follower = bench(config);
+    let limits = ReadLimits { upper_bound: i64::MAX, max_bytes: 64 << 10, min_one_batch: true };
+    let counted = |bench: &mut Bench| {
+        bench.log.count_memory(&mut bench.pool);
+        let of_segments = bench.log.segments.iter().map(|one| one.index_bytes() + one.copied_bytes());
+        let all = of_segments.sum::<usize>() + bench.log.segments.capacity() * size_of::<Segment>();
+        assert_eq!(bench.pool.bytes_indexed(), all);
+        all
+    };
+    let mut copied = 0;
+    for _ in 0..3_000 {
+        leader.put(sized(270));
+        let end = follower.log.log_end_offset();
+        let read = leader.log.read_shared(end, &limits).expect("in range");
+        follower.log.append_as_follower(&read, 0, follower.now).expect("in order");
+        counted(&mut leader);
+        let of_follower = counted(&mut follower);
+        copied = follower.log.segments.iter().map(Segment::copied_bytes).sum();
+        assert!(of_follower >= copied);
+    }
+    assert!((1..100 << 10).contains(&copied), "{copied} bytes of some blocks that were not closed yet");
+    let bytes = 3_000 * 270;
+    assert!(counted(&mut leader) < bytes / 20 && counted(&mut follower) < bytes / 5);
+    for bench in [&mut leader, &mut follower] {
+        bench.log.advance_log_start(1_500, &mut bench.pool).expect("in range");
+        assert!(counted(bench) > 0);
+        bench.log.truncate_to(2_000, &mut bench.pool);
+        counted(bench);
+        bench.log.truncate_fully_and_start_at(0, &mut bench.pool);
+        assert_eq!(bench.pool.bytes_indexed(), 0);
+    }
+}
+
+#[test]
+fn an_index_takes_from_the_budget() {
+    let mut pool = ChunkPool::new(MIB);
+    pool.count_indexed(0, MIB / 2);
+    let mut log = Log::new(LogConfig::default());
+    let append = LeaderAppend {
+        now: Now::default(),
+        leader_epoch: 0,
+        append_time_ms: None,
+        origin: AppendOrigin::Client,
+    };
+    let refused = (0..10_000).find_map(|_| log.append(&mut pool, &sized(1_000).bytes(), &append).err());
+    let Some(AppendError::Budget(refused)) = refused else { panic!("{refused:?}") };
+    assert!(refused.held_bytes >= MIB / 2 && pool.bytes_held() <= MIB / 2, "{refused:?}");
 }
 
 #[test]

@@ -61,6 +61,14 @@ impl CompactionSchedule {
         }
     }
 
+    /// More of a log is committed: what could not be compacted before may be now.
+    pub(super) fn after_commit(&mut self, replica: &Replica, now: Now) {
+        let is_compacted = replica.log.config().compact && replica.log.segment_count() > 1;
+        if is_compacted && self.schedule.due(replica.key).is_none() {
+            self.look_again(replica, now);
+        }
+    }
+
     /// Does one step of what is due.
     pub(super) fn step(
         &mut self,

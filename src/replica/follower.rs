@@ -29,6 +29,8 @@ pub struct FollowerFetch {
     pub last_fetched_epoch: i32,
     /// Where its log starts.
     pub log_start_offset: i64,
+    /// The leader's high watermark as it last heard it (KIP-1166); −1 if it hasn't.
+    pub high_watermark: i64,
     /// The most bytes to answer, but for a first batch that is larger (`replica.fetch.max.bytes`).
     pub max_bytes: usize,
     /// How long to wait for something to read (`replica.fetch.wait.max.ms`).
@@ -114,8 +116,8 @@ pub(super) struct Fetcher {
 enum FetchState {
     /// The next fetch is to be sent.
     Due,
-    /// A fetch is under way.
-    InFlight { sequence: u64, offset: i64, since: Instant },
+    /// A fetch is under way. One that rests at the leader has its answer when there is something to say.
+    InFlight { sequence: u64, offset: i64, since: Instant, rests: bool },
     /// After something went wrong.
     BackingOff { until: Instant },
     /// Nothing more can be done before there is a new leader epoch.
@@ -141,6 +143,10 @@ impl Fetcher {
 
     fn is_due(&self) -> bool {
         self.state == FetchState::Due && !self.frozen
+    }
+
+    fn is_in_flight(&self, number: u64) -> bool {
+        matches!(self.state, FetchState::InFlight { sequence, .. } if sequence == number)
     }
 
     /// Whether this is the answer to the fetch that is under way.
@@ -180,6 +186,7 @@ impl Replica {
         let mut moved = Moved::default();
         let before = self.log.log_end_offset();
         let appended = self.log.append_as_follower(slices, self.leader_epoch, now);
+        self.log.count_memory(pool);
         if let Err(ReplicateError::UnexpectedOffset { log_end_offset, found }) = appended
             && found < log_end_offset
         {
@@ -270,7 +277,7 @@ impl Replica {
     fn next_fetch(&mut self, ask: &Asker<'_>) -> Option<Outgoing> {
         let fetcher = self.fetcher.as_mut().filter(|fetcher| fetcher.is_due())?;
         let offset = self.log.log_end_offset();
-        fetcher.state = FetchState::InFlight { sequence: ask.sequence, offset, since: ask.now };
+        fetcher.state = FetchState::InFlight { sequence: ask.sequence, offset, since: ask.now, rests: false };
         let max_bytes =
             ask.settings.replica_fetch_max_bytes.min(ask.settings.replica_fetch_response_max_bytes);
         let fetch = FollowerFetch {
@@ -281,6 +288,7 @@ impl Replica {
             offset,
             last_fetched_epoch: self.log.epochs().latest().map_or(-1, |latest| latest.epoch),
             log_start_offset: self.log.log_start_offset(),
+            high_watermark: fetcher.leader_high_watermark,
             max_bytes: max_bytes as usize,
             max_wait: Duration::from_millis(ask.settings.replica_fetch_wait_max_ms.into()),
             sequence: ask.sequence,
@@ -326,6 +334,9 @@ impl Replicas {
         }
         if moved.log_end {
             self.note_growth(key, now, pool);
+        }
+        if moved.high_watermark {
+            self.note_commit(key, now);
         }
         self.send_fetch(key, now.instant);
         moved
@@ -382,12 +393,32 @@ impl Replicas {
         for key in self.followed.iter().copied().collect::<Vec<_>>() {
             let fetcher = self.by_key.get_mut(&key).and_then(|replica| replica.fetcher.as_mut());
             if let Some(fetcher) = fetcher
-                && matches!(fetcher.state, FetchState::InFlight { since, .. }
+                && matches!(fetcher.state, FetchState::InFlight { since, rests: false, .. }
                     if now.saturating_since(since) >= timeout)
             {
                 fetcher.state = FetchState::Due;
                 self.send_fetch(key, now);
             }
+        }
+    }
+
+    /// Whether a fetch of this broker is still waited for, and another like it would follow its answer.
+    pub fn may_rest(&self, fetch: &FollowerFetch) -> bool {
+        let replica = self.by_key.get(&fetch.key).filter(|replica| {
+            replica.leader_epoch == fetch.leader_epoch
+                && replica.log.log_end_offset() == fetch.offset
+                && replica.log.log_start_offset() == fetch.log_start_offset
+        });
+        let fetcher = replica.and_then(|replica| replica.fetcher.as_ref());
+        fetcher.is_some_and(|fetcher| !fetcher.frozen && fetcher.is_in_flight(fetch.sequence))
+    }
+
+    /// Notes that a fetch of this broker rests at its leader, or that it doesn't any more and was last sent at `since`.
+    pub fn note_rest(&mut self, fetch: &FollowerFetch, rests: bool, since: Instant) {
+        let fetcher = self.by_key.get_mut(&fetch.key).and_then(|replica| replica.fetcher.as_mut());
+        if let Some(fetcher) = fetcher.filter(|fetcher| fetcher.is_in_flight(fetch.sequence)) {
+            let (sequence, offset) = (fetch.sequence, fetch.offset);
+            fetcher.state = FetchState::InFlight { sequence, offset, since, rests };
         }
     }
 
@@ -407,6 +438,9 @@ impl Replicas {
             0.. => replica.set_high_watermark(heard),
             _ => replica.advance_high_watermark(now.instant),
         };
+        if high_watermark {
+            self.note_commit(key, now);
+        }
         Moved { high_watermark, ..Moved::default() }
     }
 }

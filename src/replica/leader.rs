@@ -37,6 +37,8 @@ pub(super) struct Follower {
     leader_end_at_last_fetch: i64,
     /// When it last had all that there was; none: not for as long as counts.
     pub(super) caught_up: Option<Instant>,
+    /// Since when its fetch rests here, as if it came again each time that this long has passed.
+    rest: Option<(Instant, Duration)>,
     /// The broker epoch that it fetches with; −1 if it doesn't say.
     broker_epoch: Option<i64>,
     /// The broker as the controller knows it, if it lives.
@@ -52,6 +54,7 @@ impl Follower {
             last_fetch: None,
             leader_end_at_last_fetch: -1,
             caught_up: None,
+            rest: None,
             broker_epoch: None,
             broker: None,
         }
@@ -59,7 +62,13 @@ impl Follower {
 
     fn is_caught_up(&self, leader_end: i64, lag_time_max: Duration, now: Instant) -> bool {
         let lately = |caught_up| now.saturating_since(caught_up) <= lag_time_max;
-        self.log_end_offset == leader_end || self.caught_up.is_some_and(lately)
+        self.log_end_offset == leader_end || self.caught_up_by(now).is_some_and(lately)
+    }
+
+    /// When it last had all that there was, of a fetch that rests too.
+    fn caught_up_by(&self, now: Instant) -> Option<Instant> {
+        let rested = self.rest.map(|(since, period)| last_round(since, period, now));
+        self.caught_up.max(rested)
     }
 
     /// Whether it may be in sync at all: it lives and stays, and is the process that the controller knows.
@@ -79,6 +88,7 @@ impl Follower {
             None
         };
         self.caught_up = self.caught_up.max(caught_up);
+        self.rest = None;
         self.log_end_offset = fetch.offset;
         self.log_start_offset = fetch.log_start_offset;
         self.leader_end_at_last_fetch = self.leader_end_at_last_fetch.max(leader_end);
@@ -135,7 +145,13 @@ impl Followers {
         for follower in &mut self.followers {
             let caught_up = isr.contains(&follower.id).then_some(now);
             *follower = if led_before {
-                Follower { caught_up, last_fetch: caught_up, leader_end_at_last_fetch: log_end, ..*follower }
+                Follower {
+                    caught_up,
+                    rest: None,
+                    last_fetch: caught_up,
+                    leader_end_at_last_fetch: log_end,
+                    ..*follower
+                }
             } else {
                 Follower { caught_up, broker: follower.broker, ..Follower::new(follower.id) }
             };
@@ -244,7 +260,7 @@ impl Replica {
                 && (follower.log_start_offset..=follower.log_end_offset).contains(&offset)
         };
         followers.filter(has_it).map(move |follower| {
-            let caught_up = follower.caught_up.unwrap_or(Instant::ZERO);
+            let caught_up = follower.caught_up_by(now).unwrap_or(Instant::ZERO);
             (follower.id, follower.log_end_offset, now.saturating_since(caught_up))
         })
     }
@@ -377,6 +393,9 @@ impl Replicas {
             self.outgoing.extend(proposal.map(Outgoing::AlterPartition));
         }
         moved.high_watermark = moved.high_watermark && replica.advance_high_watermark(now.instant);
+        if moved.high_watermark {
+            self.note_commit(fetch.key, now);
+        }
         Ok(moved)
     }
 
@@ -402,6 +421,37 @@ impl Replicas {
         fetched
     }
 
+    /// Whether a follower's fetch, which has waited for as long as it wants to, would be told nothing that it doesn't know,
+    /// and would tell nothing new if it came again: there is nothing to read, to commit or to propose.
+    pub fn has_no_news_for(&self, fetch: &FollowerFetch) -> bool {
+        let Some(replica) = self.by_key.get(&fetch.key) else { return false };
+        let Some(followers) = &replica.followers else { return false };
+        let knows_all = !fetch.max_wait.is_zero()
+            && fetch.high_watermark == replica.high_watermark
+            && fetch.log_start_offset >= replica.log.log_start_offset()
+            && fetch.offset == replica.log.log_end_offset();
+        let is_noted = followers.follower(fetch.replica).is_some_and(|follower| {
+            follower.log_end_offset == fetch.offset
+                && follower.log_start_offset == fetch.log_start_offset
+                && follower.is_eligible()
+        });
+        knows_all
+            && is_noted
+            && followers.proposal.is_none()
+            && replica.in_sync.contains(&fetch.replica)
+            && matches!(read(replica, fetch), Ok(FollowerRecords::Batches(slices)) if slices.bytes == 0)
+    }
+
+    /// Notes that a follower's fetch rests here, as if it came again whenever it has waited for as long as it wants to;
+    /// with `rests` false that it has done so for the last time at `since`.
+    pub fn note_resting(&mut self, fetch: &FollowerFetch, rests: bool, since: Instant) {
+        let replica = self.by_key.get_mut(&fetch.key);
+        let Some(follower) = replica.and_then(|replica| replica.follower_mut(fetch.replica)) else { return };
+        follower.rest = rests.then_some((since, fetch.max_wait));
+        follower.caught_up = follower.caught_up.max(Some(since));
+        follower.last_fetch = follower.last_fetch.max(Some(since));
+    }
+
     /// The controller has answered a proposal, with the partition as it is now.
     pub fn isr_answered(
         &mut self,
@@ -415,6 +465,9 @@ impl Replicas {
             self.retries.insert((now.instant + PROPOSAL_BACKOFF, request.key));
         }
         let high_watermark = settled == Settled::Done && replica.advance_high_watermark(now.instant);
+        if high_watermark {
+            self.note_commit(request.key, now);
+        }
         Moved { high_watermark, ..Moved::default() }
     }
 
@@ -435,6 +488,14 @@ impl Replicas {
         let again = proposal.map(|proposal| Outgoing::AlterPartition(proposal.again(&self.brokers, now)));
         self.outgoing.extend(again);
     }
+}
+
+/// When something came last, up to `now`, that comes anew whenever `period` has passed since it came first.
+pub fn last_round(since: Instant, period: Duration, now: Instant) -> Instant {
+    let period = period.max(Duration::from_millis(1));
+    let passed = now.saturating_since(since);
+    let rounds = passed.as_nanos() / period.as_nanos();
+    since + period.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX))
 }
 
 fn read(replica: &Replica, fetch: &FollowerFetch) -> Result<FollowerRecords, ErrorCode> {

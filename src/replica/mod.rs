@@ -20,7 +20,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use crate::base::{ErrorCode, Instant, NodeId, Now, PartitionKey, TopicId};
-use crate::controller::configs::{BrokerSettings, ReplicationSettings};
+use crate::controller::configs::{BrokerSettings, ReplicationSettings, TopicConfig, TopicDefaults};
 use crate::controller::{AlterPartition, BrokerRegistration, Topic};
 use crate::log::{AppendError, AppendOrigin, Appended, ChunkPool, VerificationGuard, Verifying};
 
@@ -30,6 +30,7 @@ use retention::RetentionSchedule;
 use settings::{LogSettings, log_config};
 
 pub use follower::{FollowerFetch, FollowerFetched, FollowerRecords};
+pub use leader::last_round;
 pub use partition::Replica;
 
 /// How far a reader may read.
@@ -110,6 +111,7 @@ pub struct Replicas {
     /// Partitions whose high watermark stays where it is.
     pinned: BTreeSet<PartitionKey>,
     settings: LogSettings,
+    topic_defaults: TopicDefaults,
     retention: RetentionSchedule,
     compaction: CompactionSchedule,
     /// Partitions whose logs remember producers, and when they are looked at next, if there are any.
@@ -129,6 +131,8 @@ pub struct Replicas {
     retries: BTreeSet<(Instant, PartitionKey)>,
     next_fetch: u64,
     outgoing: Vec<Outgoing>,
+    /// Partitions whose log start has moved to make room for others.
+    trimmed: Vec<PartitionKey>,
 }
 
 impl Replicas {
@@ -140,6 +144,7 @@ impl Replicas {
             by_key: FxHashMap::default(),
             pinned: BTreeSet::new(),
             settings: logs,
+            topic_defaults: settings.topic_defaults.clone(),
             retention: RetentionSchedule::new(logs, started.instant),
             compaction: CompactionSchedule::new(logs, started.instant),
             with_producers: BTreeSet::new(),
@@ -153,6 +158,7 @@ impl Replicas {
             retries: BTreeSet::new(),
             next_fetch: 0,
             outgoing: Vec::new(),
+            trimmed: Vec::new(),
         }
     }
 
@@ -185,8 +191,9 @@ impl Replicas {
         if !partition.replicas.contains(&self.brokers.this) {
             return Moved::default();
         }
-        let settings = self.settings;
-        let replica = self.by_key.entry(key).or_insert_with(|| Replica::new(topic, index, settings));
+        let (settings, defaults) = (self.settings, &self.topic_defaults);
+        let new = || Replica::new(topic, index, config_of(topic, defaults), settings);
+        let replica = self.by_key.entry(key).or_insert_with(new);
         replica.pinned = self.pinned.contains(&key);
         let moved = replica.apply(partition, &self.brokers, now.instant, pool);
         if moved.log_end {
@@ -194,6 +201,10 @@ impl Replicas {
             self.compaction.look_again(replica, now);
         }
         note(&mut self.led_with_followers, key, replica.followers.is_some());
+        if moved.high_watermark && !moved.log_end {
+            self.retention.after_commit(replica, now);
+            self.compaction.after_commit(replica, now);
+        }
         note(&mut self.followed, key, replica.fetcher.is_some());
         self.schedule_replication_check(now.instant);
         self.send_fetch(key, now.instant);
@@ -242,13 +253,19 @@ impl Replicas {
         std::mem::take(&mut self.outgoing)
     }
 
+    /// Partitions whose log start has moved since the last call, since others needed the room.
+    pub fn take_trimmed(&mut self) -> Vec<PartitionKey> {
+        std::mem::take(&mut self.trimmed)
+    }
+
     /// Takes on a topic's configs.
     pub fn apply_config(&mut self, topic: &Topic, now: Now) {
+        let config = config_of(topic, &self.topic_defaults);
         for index in 0..topic.partitions.len() as i32 {
             let key = PartitionKey { topic: topic.id, index };
             let Some(replica) = self.by_key.get_mut(&key) else { continue };
-            replica.config = topic.config.clone();
-            replica.log.set_config(log_config(&topic.name, &topic.config, self.settings));
+            (replica.config, replica.overrides) = (config.clone(), topic.overrides.clone());
+            replica.log.set_config(log_config(&topic.name, &config, self.settings));
             self.retention.look_again(replica, now);
             self.compaction.look_again(replica, now);
         }
@@ -257,12 +274,23 @@ impl Replicas {
     /// Takes on the broker's settings. (When the rounds over retention come is not among those that can change.)
     pub fn apply_settings(&mut self, settings: &BrokerSettings, now: Now) {
         self.replication = settings.replication.clone();
+        let defaults = settings.topic_defaults.clone();
         let settings = LogSettings::new(settings);
         self.settings = settings;
-        self.by_key.values_mut().for_each(|replica| {
-            replica.log.set_config(log_config(&replica.topic, &replica.config, settings));
-        });
         self.compaction.set_settings(settings);
+        let has_new_defaults = std::mem::replace(&mut self.topic_defaults, defaults) != self.topic_defaults;
+        let defaults = &self.topic_defaults.config;
+        for key in self.keys() {
+            let Some(replica) = self.by_key.get_mut(&key) else { continue };
+            if has_new_defaults {
+                replica.config = TopicConfig::with_overrides(defaults, &replica.overrides);
+            }
+            replica.log.set_config(log_config(&replica.topic, &replica.config, settings));
+            if has_new_defaults {
+                self.retention.look_again(replica, now);
+                self.compaction.look_again(replica, now);
+            }
+        }
         if !self.with_producers.is_empty() {
             self.schedule_producer_check(now);
         }
@@ -325,6 +353,13 @@ impl Replicas {
         if !replica.log.producers().is_empty() && self.with_producers.insert(key) {
             self.schedule_producer_check(now);
         }
+    }
+
+    /// The high watermark of a partition has moved.
+    fn note_commit(&mut self, key: PartitionKey, now: Now) {
+        let Some(replica) = self.by_key.get(&key) else { return };
+        self.retention.after_commit(replica, now);
+        self.compaction.after_commit(replica, now);
     }
 
     /// Deletes the records below `offset`. Returns the log start offset that this leaves.
@@ -435,8 +470,10 @@ impl Replicas {
     fn expire_early(&mut self, now: Now, pool: &mut ChunkPool) {
         for _ in 0..CHECKED_AT_ONCE {
             let Some(key) = self.retention.pop_early(now.instant) else { break };
-            if let Some(replica) = self.by_key.get_mut(&key) {
-                self.retention.apply(replica, now, pool);
+            if let Some(replica) = self.by_key.get_mut(&key)
+                && self.retention.apply(replica, now, pool)
+            {
+                self.trimmed.push(key);
             }
         }
         self.compaction.hurry(&mut self.by_key, now, pool);
@@ -445,6 +482,14 @@ impl Replicas {
     /// The partitions of a topic that this broker holds.
     pub fn of_topic(&self, topic: TopicId, partitions: usize) -> impl Iterator<Item = &Replica> {
         (0..partitions as i32).filter_map(move |index| self.by_key.get(&PartitionKey { topic, index }))
+    }
+}
+
+/// A topic's configs on a broker with these defaults: what the topic shows where they are those that the brokers share.
+fn config_of(topic: &Topic, defaults: &TopicDefaults) -> Arc<TopicConfig> {
+    match defaults.are_own {
+        true => TopicConfig::with_overrides(&defaults.config, &topic.overrides),
+        false => topic.config.clone(),
     }
 }
 

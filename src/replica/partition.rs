@@ -9,7 +9,7 @@ use super::settings::{LogSettings, log_config};
 use super::{Isolation, Moved, Role};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::{ErrorCode, Instant, NodeId, Now, PartitionKey};
-use crate::controller::configs::{CompressionType, TopicConfig};
+use crate::controller::configs::{CompressionType, Overrides, TopicConfig};
 use crate::controller::{Partition, Topic};
 use crate::log::{AppendError, AppendOrigin, Appended, ChunkPool, EpochEnd, FetchSlices, LeaderAppend, Log};
 use crate::log::{OffsetOutOfRange, OffsetPosition, ReadLimits};
@@ -22,6 +22,8 @@ pub struct Replica {
     pub(super) key: PartitionKey,
     pub(super) topic: Arc<str>,
     pub(super) config: Arc<TopicConfig>,
+    /// What of these is the topic's own.
+    pub(super) overrides: Arc<Overrides>,
     pub(super) log: Log,
     pub(super) high_watermark: i64,
     pub(super) role: Role,
@@ -42,12 +44,13 @@ pub struct Replica {
 }
 
 impl Replica {
-    pub(super) fn new(topic: &Topic, index: i32, settings: LogSettings) -> Self {
+    pub(super) fn new(topic: &Topic, index: i32, config: Arc<TopicConfig>, settings: LogSettings) -> Self {
         Replica {
             key: PartitionKey { topic: topic.id, index },
             topic: topic.name.clone(),
-            log: Log::new(log_config(&topic.name, &topic.config, settings)),
-            config: topic.config.clone(),
+            log: Log::new(log_config(&topic.name, &config, settings)),
+            config,
+            overrides: topic.overrides.clone(),
             high_watermark: 0,
             role: Role::Follower { leader: None },
             leader_epoch: -1,

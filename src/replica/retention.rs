@@ -36,6 +36,13 @@ impl RetentionSchedule {
         }
     }
 
+    /// More of a log is committed: what was too old before may go now.
+    pub(super) fn after_commit(&mut self, replica: &Replica, now: Now) {
+        if self.0.due(replica.key).is_none() {
+            self.look_again(replica, now);
+        }
+    }
+
     /// Deletes what is too old or too much. Returns whether anything was.
     pub(super) fn apply(&mut self, replica: &mut Replica, now: Now, pool: &mut ChunkPool) -> bool {
         let deleted = replica.log.apply_retention(now.wall, replica.high_watermark, pool);

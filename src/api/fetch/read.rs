@@ -239,6 +239,7 @@ pub(super) fn note_follower(
             offset: fetch_offset,
             last_fetched_epoch,
             log_start_offset,
+            high_watermark: -1,
             max_bytes: usize::try_from(max_bytes).unwrap_or(0),
             max_wait: Duration::ZERO,
             sequence: 0,

@@ -172,3 +172,122 @@ fn a_link_is_slow_for_a_day_at_most() {
     assert_eq!(set(max), Ok(Done::AsAsked));
     assert_eq!(set(max + Duration::from_nanos(1)), Err(CommandError::DelayTooLong { max }));
 }
+
+/// Cuts whatever goes to and comes from a broker, or makes it whole.
+fn isolate(world: &mut World, broker: i32, cut: bool) {
+    let this = Party::Broker(NodeId(broker));
+    let others = (1..=3).filter(|id| *id != broker).map(|id| Party::Broker(NodeId(id)));
+    for other in others.chain([Party::Controller]) {
+        for (from, to) in [(this, other), (other, this)] {
+            let link = Link { delay: Duration::ZERO, cut };
+            world.command(Command::SetLink { from, to, link }).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_a_cut_link_keeps_does_not_grow_with_time() {
+    let mut world = World::of_brokers(3, &[]);
+    world.create_replicated("t", &[1, 2, 3], &[]);
+    isolate(&mut world, 3, true);
+    world.advance(Duration::from_secs(120));
+    let held = world.cluster.links.held();
+    assert!((1..20).contains(&held), "{held}");
+    world.advance(Duration::from_secs(3_600));
+    assert_eq!(world.cluster.links.held(), held);
+    let producer = world.connect_to(1);
+    world.send(producer, PRODUCE, &produce("t", 0, batch(&["a"], 0), -1));
+    assert_eq!(error_of(&world.received::<ProduceRequest>(producer, PRODUCE).unwrap()), 0);
+    isolate(&mut world, 3, false);
+    world.advance(Duration::from_secs(3));
+    assert_eq!(world.partition("t").isr.len(), 3);
+    assert_eq!((world.offsets("t", 3), world.cluster.links.held()), ((1, 1), 0));
+}
+
+#[test]
+fn a_broker_that_has_missed_too_much_learns_all_that_there_is() {
+    for freezes in [false, true] {
+        let mut world = World::of_brokers(3, &[]);
+        for name in ["stays", "goes"] {
+            world.create_replicated(name, &[1, 2, 3], &[]);
+        }
+        match freezes {
+            true => drop(world.command(Command::FreezeBroker(NodeId(3))).unwrap()),
+            false => isolate(&mut world, 3, true),
+        }
+        world.advance(Duration::from_secs(20));
+        let client = world.connect();
+        let delete = |name: &'static str| {
+            kafka_protocol::messages::DeleteTopicsRequest::default()
+                .with_timeout_ms(1)
+                .with_topic_names(vec![topic(name)])
+        };
+        world.send(client, 5, &delete("goes"));
+        for number in 0..backlog::MAX_CHANGES {
+            world.create_replicated(&format!("t-{number}"), &[1, 2], &[]);
+        }
+        world.create_replicated("new", &[1, 2, 3], &[("retention.ms", "77")]);
+        let held = world.cluster.links.held();
+        assert!(held < 50, "{held}");
+        match freezes {
+            true => drop(world.command(Command::ThawBroker(NodeId(3))).unwrap()),
+            false => isolate(&mut world, 3, false),
+        }
+        world.advance(Duration::from_secs(3));
+        let states = world.cluster.replica_states();
+        let of_third: Vec<&str> =
+            states.iter().filter(|state| state.broker == NodeId(3)).map(|state| &*state.topic).collect();
+        assert_eq!(of_third.len(), 2, "{of_third:?}");
+        assert!(["stays", "new"].iter().all(|name| of_third.contains(name)), "{of_third:?}");
+        for name in ["stays", "new"] {
+            assert_eq!(world.partition(name).isr.len(), 3, "{name}");
+        }
+        let id = world.cluster.controller().topics().by_name("new").unwrap().id;
+        let third = world.cluster.nodes.iter().find(|node| node.id() == NodeId(3)).unwrap();
+        let replica = third.broker.replicas.replica(PartitionKey { topic: id, index: 0 }).unwrap();
+        assert_eq!(replica.config().retention_ms, Some(77));
+        // From then on it hears of everything again.
+        world.create_topic("last", 1, &[]);
+    }
+}
+
+#[test]
+fn so_much_is_on_its_way_over_a_slow_link_and_no_more() {
+    let mut world = World::of_brokers(2, &[("broker.session.timeout.ms", "90000000")]);
+    let (from, to) = (Party::Broker(NodeId(2)), Party::Controller);
+    let slow = Link { delay: Duration::from_secs(3_600), cut: false };
+    world.command(Command::SetLink { from, to, link: slow }).unwrap();
+    // A heartbeat every 2 s: more in an hour than the window takes.
+    world.advance(Duration::from_secs(3_599));
+    assert_eq!(world.cluster.links.held(), links::WINDOW + 1, "the latest of the others is kept");
+    world.advance(Duration::from_secs(3_600));
+    assert!(world.cluster.links.held() <= links::WINDOW + 1);
+    assert!(world.cluster.controller().brokers().iter().all(|broker| !broker.fenced));
+}
+
+#[test]
+fn for_a_frozen_broker_wait_so_many_and_no_more() {
+    let mut world = World::of_brokers(3, &[]);
+    world.create_replicated("t", &[1, 2, 3], &[]);
+    world.command(Command::FreezeBroker(NodeId(3))).unwrap();
+    let waiting = |world: &mut World| world.cluster.nodes[2].backlog().unwrap().len();
+    world.advance(Duration::from_secs(120));
+    let of_brokers = waiting(&mut world);
+    assert!((1..10).contains(&of_brokers), "{of_brokers}");
+    world.advance(Duration::from_secs(3_600));
+    assert_eq!(waiting(&mut world), of_brokers);
+    let mut most = 0;
+    while world.closed.is_empty() {
+        let client = world.connect_to(3);
+        world.collect();
+        world.disconnect(client);
+        assert!(waiting(&mut world) > most || !world.closed.is_empty());
+        most = waiting(&mut world);
+    }
+    assert_eq!(most, MAX_EVENTS);
+    world.command(Command::ThawBroker(NodeId(3))).unwrap();
+    let client = world.connect_to(3);
+    let metadata: kafka_protocol::messages::MetadataResponse =
+        world.ask(client, 12, &MetadataRequest::default().with_topics(None));
+    assert_eq!(metadata.brokers.len(), 3);
+}

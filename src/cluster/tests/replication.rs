@@ -241,3 +241,91 @@ fn a_cluster_of_several_brokers_that_nobody_uses_beats_and_no_more() {
     let registrations = world.cluster.controller().brokers().clone();
     assert!(registrations.iter().all(|broker| !broker.fenced));
 }
+
+/// Moves the clock on, and counts how often something happened by itself.
+fn steps(world: &mut World, span: Duration) -> usize {
+    let end = Instant::from_millis(world.now_ms) + span;
+    let mut steps = 0;
+    while let Some(due) = world.cluster.poll_timeout().filter(|due| *due <= end) {
+        world.now_ms = world.now_ms.max(due.as_nanos().div_ceil(1_000_000));
+        world.cluster.handle_timeout(world.now());
+        world.collect();
+        steps += 1;
+    }
+    world.now_ms = end.as_millis();
+    steps
+}
+
+#[test]
+fn a_day_in_which_nothing_happens_passes_in_heartbeats_and_checks() {
+    const DAY_S: usize = 24 * 60 * 60;
+    let mut world = world(&[]);
+    let producer = world.connect();
+    // The group coordinator's topic, with its 50 partitions.
+    let key = vec![StrBytes::from_static_str("g")];
+    let find = kafka_protocol::messages::FindCoordinatorRequest::default().with_coordinator_keys(key);
+    world.ask(producer, 4, &find);
+    send(&mut world, producer, "a", -1);
+    world.advance(Duration::from_secs(2));
+    let fetches = |world: &World| world.cluster.metrics(Kind::FollowerFetch);
+    let before = fetches(&world);
+    assert_eq!(before.num_delayed_operations, 102, "two of each partition");
+    let steps = steps(&mut world, Duration::from_secs(DAY_S as u64));
+    // A heartbeat every 2 s, a look for followers that lag every 15 s, and five other rounds every few minutes.
+    let most = DAY_S / 2 + DAY_S / 15 + 5 * DAY_S / 300;
+    assert!((DAY_S / 2..=most).contains(&steps), "{steps} of {most}");
+    let after = fetches(&world);
+    assert_eq!(after.num_delayed_operations, 102);
+    assert!(after.expired - before.expired < 2_000, "{}", after.expired - before.expired);
+    // Then everything is as if they had been there all the while.
+    let now = world.now().instant;
+    let waits = world.cluster.waits(world.now());
+    let mut fetches = waits.iter().filter(|wait| wait.kind == Kind::FollowerFetch);
+    let half_a_second = Duration::from_millis(500);
+    assert!(fetches.all(|wait| {
+        wait.waiter.since + half_a_second == wait.waiter.deadline
+            && wait.waiter.since <= now
+            && wait.waiter.deadline >= now
+    }));
+    send(&mut world, producer, "b", -1);
+    assert_eq!(error(&mut world, producer), Some(0));
+    world.advance(half_a_second);
+    assert_eq!([1, 2, 3].map(|broker| world.offsets("t", broker)), [(2, 2); 3]);
+}
+
+#[test]
+fn fetches_that_rest_count_as_if_they_came_all_the_while() {
+    // In the second world somebody looks at the waits all the time, which lets none rest.
+    let mut worlds = [false, true].map(|looks| (looks, world(&[("min.insync.replicas", "2")])));
+    let mut producers = worlds.each_mut().map(|(_, world)| world.connect());
+    let link = |cut| Link { delay: Duration::ZERO, cut };
+    for ms in (0..90_000).step_by(100) {
+        for ((looks, world), producer) in worlds.iter_mut().zip(&mut producers) {
+            let producer = *producer;
+            let mut set_link = |from: i32, to: i32, cut| {
+                let (from, to) = (Party::Broker(NodeId(from)), Party::Broker(NodeId(to)));
+                world.command(Command::SetLink { from, to, link: link(cut) }).unwrap();
+            };
+            match ms {
+                20_300 => set_link(3, 1, true),
+                50_300 => set_link(1, 2, true),
+                70_000 => set_link(3, 1, false),
+                80_000 => set_link(1, 2, false),
+                _ => {}
+            }
+            if matches!(ms, 5_100 | 7_000 | 20_200 | 20_400 | 40_000 | 61_700) {
+                send(world, producer, "x", 1);
+                assert_eq!(error(world, producer), Some(0));
+            }
+            world.advance(Duration::from_millis(100));
+            if *looks {
+                world.cluster.waits(world.now());
+            }
+        }
+        let [(_, rested), (_, looked_at)] = &worlds;
+        assert_eq!(rested.cluster.replica_states(), looked_at.cluster.replica_states(), "at {ms} ms");
+        assert_eq!(rested.partition("t"), looked_at.partition("t"), "at {ms} ms");
+    }
+    let rested = worlds.each_ref().map(|(_, world)| world.cluster.metrics(Kind::FollowerFetch).parked());
+    assert!(rested[0] * 2 < rested[1], "{rested:?}");
+}

@@ -351,3 +351,75 @@ fn eligible_leaders_are_a_feature_that_clients_see() {
         assert_eq!(finalized.map(|feature| feature.max_version_level), Some(1));
     }
 }
+
+/// The first replica's log start on a broker.
+fn log_start(world: &World, name: &str, broker: i32) -> i64 {
+    let states = world.cluster.replica_states();
+    let state = states.iter().find(|state| state.broker == NodeId(broker) && &*state.topic == name);
+    state.unwrap().log_start_offset
+}
+
+#[test]
+fn what_topics_inherit_is_each_brokers_own() {
+    let mut world = World::of_brokers(2, &[("log.message.timestamp.type", "LogAppendTime")]);
+    add_broker(&mut world, 3, &[("log.retention.ms", "60000"), ("message.max.bytes", "1000")]);
+    world.create_replicated("by-1", &[1, 3], &[]);
+    world.create_replicated("by-3", &[3, 1], &[]);
+    world.create_replicated("own", &[3, 1], &[("max.message.bytes", "5000"), ("retention.ms", "-1")]);
+    let send = |world: &mut World, broker: i32, name: &'static str, size: usize| {
+        let client = world.connect_to(broker);
+        let value = "x".repeat(size);
+        error_of(&world.ask(client, PRODUCE, &produce(name, 0, batch(&[&value], 0), 1)))
+    };
+    assert_eq!(send(&mut world, 1, "by-1", 2_000), 0);
+    assert_eq!(send(&mut world, 3, "by-3", 2_000), ErrorCode::MessageTooLarge.code());
+    assert_eq!(send(&mut world, 3, "by-3", 500), 0);
+    assert_eq!(send(&mut world, 3, "own", 2_000), 0, "the topic's own win");
+
+    // A broker tells of what it goes by itself.
+    let described = |world: &mut World, broker: i32, name: &'static str| {
+        let client = world.connect_to(broker);
+        let resource = DescribeConfigsResource::default()
+            .with_resource_type(2)
+            .with_resource_name(text(name))
+            .with_configuration_keys(Some(vec![text("max.message.bytes")]));
+        let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
+        let row = world.ask(client, 4, &request).results[0].configs[0].clone();
+        (row.value.unwrap().to_string(), row.config_source)
+    };
+    assert_eq!(described(&mut world, 1, "by-1"), ("1048588".to_owned(), 5));
+    assert_eq!(described(&mut world, 3, "by-1"), ("1000".to_owned(), 4));
+    assert_eq!(described(&mut world, 3, "own"), ("5000".to_owned(), 1));
+
+    // Each takes away what is too old for it, whoever leads.
+    world.advance(Duration::from_secs(700));
+    assert_eq!((log_start(&world, "by-1", 1), log_start(&world, "by-1", 3)), (0, 1));
+    assert_eq!((log_start(&world, "by-3", 1), log_start(&world, "by-3", 3)), (1, 1));
+    assert_eq!((log_start(&world, "own", 1), log_start(&world, "own", 3)), (0, 0));
+
+    // What is set for one while it runs acts there alone, and at once.
+    let alter = |world: &mut World, broker: &str, key: &str, value: &str| {
+        let client = world.connect_to(broker.parse().unwrap_or(1));
+        let config = AlterableConfig::default().with_name(text(key)).with_value(Some(text(value)));
+        let resource = AlterConfigsResource::default()
+            .with_resource_type(4)
+            .with_resource_name(text(broker))
+            .with_configs(vec![config]);
+        let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+        world.ask(client, 1, &request).responses[0].error_code
+    };
+    assert_eq!(alter(&mut world, "1", "message.max.bytes", "3000"), 0);
+    assert_eq!(send(&mut world, 1, "by-1", 4_000), ErrorCode::MessageTooLarge.code());
+    assert_eq!(alter(&mut world, "", "message.max.bytes", "9000"), 0);
+    assert_eq!(send(&mut world, 1, "by-1", 4_000), ErrorCode::MessageTooLarge.code(), "its own is stronger");
+    assert_eq!(send(&mut world, 3, "by-3", 4_000), 0, "what was set for all is stronger than a file");
+    world.create_replicated("by-2", &[2], &[]);
+    assert_eq!(send(&mut world, 2, "by-2", 4_000), 0);
+    assert_eq!(
+        alter(&mut world, "3", "log.cleaner.min.compaction.lag.ms", "9223372036854775807"),
+        0,
+        "what goes together"
+    );
+    let refused = alter(&mut world, "3", "log.cleaner.max.compaction.lag.ms", "5");
+    assert_eq!(refused, ErrorCode::InvalidRequest.code());
+}

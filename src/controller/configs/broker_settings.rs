@@ -1,10 +1,13 @@
 //! What a broker's configs amount to, typed: the keys that huld's features act on.
 
+use std::sync::Arc;
+
 use super::connection_settings::ConnectionSettings;
 use super::key::Key;
 use super::layers::BrokerConfigs;
 use super::listeners::{Endpoint, ListenHost, Listener, listeners};
 use super::tables::Resource;
+use super::topic_config::TopicConfig;
 use super::typed::FromValue;
 use super::value::{ConfigError, Value};
 use crate::base::NodeId;
@@ -42,6 +45,18 @@ pub struct BrokerSettings {
     pub transactions: TransactionSettings,
     /// huld's own.
     pub huld: HuldSettings,
+    /// What topics inherit on this broker.
+    pub topic_defaults: TopicDefaults,
+}
+
+/// What topics inherit on one broker.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TopicDefaults {
+    /// The configs of a topic that has none of its own.
+    pub config: Arc<TopicConfig>,
+    /// Whether they are other than those that the brokers share, and by which a [`crate::controller::Topic`] shows its
+    /// config.
+    pub are_own: bool,
 }
 
 macro_rules! part {
@@ -228,6 +243,7 @@ impl BrokerSettings {
             true => listeners(configs)?,
             false => listeners(configs).map(|_| vec![default_listener()])?,
         };
+        check_topic_defaults(configs)?;
         let settings = BrokerSettings {
             node_id: node_id(configs)?,
             rack: read(configs, "broker.rack"),
@@ -244,9 +260,10 @@ impl BrokerSettings {
             offsets: OffsetSettings::resolve(configs),
             transactions: TransactionSettings::resolve(configs),
             huld: HuldSettings::resolve(configs),
+            topic_defaults: TopicDefaults { config: TopicConfig::defaults(configs), are_own: false },
         };
         check_order(configs)?;
-        check_topic_defaults(configs)?;
+        settings.topic_defaults.config.check()?;
         Ok(settings)
     }
 }
@@ -270,6 +287,7 @@ impl Default for BrokerSettings {
             offsets: OffsetSettings::default(),
             transactions: TransactionSettings::default(),
             huld: HuldSettings::default(),
+            topic_defaults: TopicDefaults::default(),
         }
     }
 }

@@ -31,8 +31,8 @@ mod value;
 pub use broker_cluster::RACK_AWARE_SELECTOR;
 pub use broker_settings::{
     BrokerSettings, ConsumerGroupSettings, GroupSettings, HuldSettings, NetworkSettings, OffsetSettings,
-    ProducerSettings, ReplicationSettings, ShareGroupSettings, StreamsGroupSettings, TopicSettings,
-    TransactionSettings,
+    ProducerSettings, ReplicationSettings, ShareGroupSettings, StreamsGroupSettings, TopicDefaults,
+    TopicSettings, TransactionSettings,
 };
 pub use connection_settings::ConnectionSettings;
 pub use describe::{

@@ -104,7 +104,7 @@ fn records(batches: &[(i64, i32)]) -> FollowerRecords {
         bytes.extend(one);
     }
     let (parts, size) = (vec![bytes::Bytes::from(bytes.clone())], bytes.len());
-    FollowerRecords::Batches(crate::log::SharedSlices { parts, bytes: size, known: 0 })
+    FollowerRecords::Batches(crate::log::SharedSlices { parts, bytes: size, known: 0, last_is_copied: false })
 }
 
 #[test]
@@ -278,7 +278,12 @@ fn an_empty_log_begins_with_the_batch_in_which_the_leaders_log_starts() {
     let mut whole = batch(3, 1);
     whole[..8].copy_from_slice(&10_i64.to_be_bytes());
     whole[12..16].copy_from_slice(&7_i32.to_be_bytes());
-    let slices = crate::log::SharedSlices { bytes: whole.len(), parts: vec![whole.into()], known: 0 };
+    let slices = crate::log::SharedSlices {
+        bytes: whole.len(),
+        parts: vec![whole.into()],
+        known: 0,
+        last_is_copied: false,
+    };
     world.answered(&fetch.clone(), Ok(FollowerRecords::Batches(slices)), (11, 13, 13));
     assert_eq!(world.ends(2), (13, 13));
     let log = world.replica(2).log();
@@ -293,7 +298,12 @@ fn a_batch_that_can_not_follow_stops_replication() {
     let mut batch = batch(1, 1);
     batch[..8].copy_from_slice(&2_i64.to_be_bytes());
     batch[23..27].copy_from_slice(&(-5_i32).to_be_bytes());
-    let slices = crate::log::SharedSlices { bytes: batch.len(), parts: vec![batch.into()], known: 0 };
+    let slices = crate::log::SharedSlices {
+        bytes: batch.len(),
+        parts: vec![batch.into()],
+        known: 0,
+        last_is_copied: false,
+    };
     world.answered(&fetch, Ok(FollowerRecords::Batches(slices)), (0, 3, 3));
     assert_eq!((world.ends(2), world.asks_after(100_000)), ((2, 2), None));
     world.elect(1, &[1, 2]);
@@ -310,6 +320,7 @@ fn a_fetch_says_what_the_follower_has_and_how_much_it_takes() {
         leader_epoch: 7,
         last_fetched_epoch: 7,
         log_start_offset: 1,
+        high_watermark: 5,
         sequence: fetch.sequence,
         ..fetch_of(2, 5)
     };

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::*;
-use crate::controller::configs::{Overrides, TopicConfig};
+use crate::controller::configs::TopicConfig;
 use crate::controller::{LeaderRecovery, Partition};
 use crate::wire::records::{BatchBuilder, BatchHeader};
 
@@ -116,7 +116,7 @@ impl World {
             name: "topic".into(),
             is_internal: false,
             partitions: vec![self.partition.clone()],
-            overrides: Overrides::default(),
+            overrides: Default::default(),
             config: Arc::new(self.config.clone()),
         }
     }
@@ -363,6 +363,7 @@ pub(super) fn fetch_of(replica: i32, offset: i64) -> FollowerFetch {
         offset,
         last_fetched_epoch: -1,
         log_start_offset: 0,
+        high_watermark: -1,
         max_bytes: 1 << 20,
         max_wait: Duration::from_millis(500),
         sequence: 0,
