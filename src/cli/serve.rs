@@ -44,6 +44,7 @@ pub(super) fn bind(options: BrokerOptions) -> Result<Server, Failure> {
         | StartError::BrokerCount { .. }
         | StartError::IdRange { .. }
         | StartError::UnknownBroker { .. }
+        | StartError::ProcessWide { .. }
         | StartError::ControlNotLoopback { .. }
         | StartError::PortRange { .. } => Failure::usage(error),
         _ => Failure::start(error),

@@ -294,6 +294,16 @@ pub enum StartError {
         /// The last one's id.
         last: i32,
     },
+    /// A broker has a value of its own for what holds for the whole process.
+    #[error(
+        "broker {id} can't have {key} of its own, which holds for the whole process: set it for all brokers"
+    )]
+    ProcessWide {
+        /// Which broker.
+        id: i32,
+        /// The setting.
+        key: &'static str,
+    },
     /// The ports that follow the first broker's don't suffice.
     #[error("there is no port {first} + {by} for another broker: choose a lower one for the first")]
     PortRange {
@@ -342,6 +352,7 @@ impl From<StartError> for io::Error {
             StartError::BrokerCount { .. }
             | StartError::IdRange { .. }
             | StartError::UnknownBroker { .. }
+            | StartError::ProcessWide { .. }
             | StartError::PortRange { .. }
             | StartError::ControlNotLoopback { .. }
             | StartError::NoListener

@@ -47,6 +47,21 @@ pub(super) fn plan(
     (0..count).map(|at| plan_one(at, shared, own)).collect()
 }
 
+/// A setting that holds for the whole process, and that a broker has otherwise than all.
+fn process_wide_difference(own: &BrokerSettings, shared: &BrokerSettings) -> Option<&'static str> {
+    let (network, of_all) = (&own.network, &shared.network);
+    let settings = [
+        ("connections.max.idle.ms", network.connections_max_idle_ms == of_all.connections_max_idle_ms),
+        ("socket.request.max.bytes", network.socket_request_max_bytes == of_all.socket_request_max_bytes),
+        ("huld.log.memory.bytes", own.huld.log_memory_bytes == shared.huld.log_memory_bytes),
+        (
+            "huld.max.decompressed.bytes",
+            own.huld.max_decompressed_bytes == shared.huld.max_decompressed_bytes,
+        ),
+    ];
+    settings.into_iter().find_map(|(key, is_same)| (!is_same).then_some(key))
+}
+
 fn plan_one(
     at: u32,
     shared: &Shared<'_>,
@@ -62,6 +77,9 @@ fn plan_one(
         })
         .transpose()?;
     let settings = own_settings.as_ref().unwrap_or(shared.settings);
+    if let Some(key) = process_wide_difference(settings, shared.settings) {
+        return Err(StartError::ProcessWide { id: id.0, key });
+    }
     let rack = settings.rack.clone();
     let mut configs = own.cloned().unwrap_or_default();
     let has_own_listeners = own.is_some_and(|own| own.get("listeners").is_some());
@@ -188,6 +206,16 @@ mod tests {
             "there is no id 2147483646 + 2 for another broker: choose a lower node.id for the first"
         );
         assert!(planned(2, &[("node.id", "2147483646")], &[]).is_ok());
+        for key in ["huld.log.memory.bytes", "huld.max.decompressed.bytes", "socket.request.max.bytes"] {
+            let expected = format!(
+                "broker 2 can't have {key} of its own, which holds for the whole process: set it for all brokers"
+            );
+            assert_eq!(error(2, &[], &[(2, &[(key, "2000000")])]), expected);
+            assert!(planned(2, &[(key, "2000000")], &[(2, &[(key, "2000000")])]).is_ok(), "{key}");
+        }
+        assert!(
+            error(2, &[], &[(1, &[("connections.max.idle.ms", "5")])]).contains("connections.max.idle.ms")
+        );
         assert_eq!(localhost(7).port, 7);
     }
 }

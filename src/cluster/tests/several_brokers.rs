@@ -423,3 +423,33 @@ fn what_topics_inherit_is_each_brokers_own() {
     let refused = alter(&mut world, "3", "log.cleaner.max.compaction.lag.ms", "5");
     assert_eq!(refused, ErrorCode::InvalidRequest.code());
 }
+
+#[test]
+fn rates_of_throttled_replication_are_kept_and_shown_where_they_are_set() {
+    let mut world = World::of_brokers(2, &[]);
+    let alter = |world: &mut World, broker: &str, key: &str, value: &str| {
+        let client = world.connect_to(broker.parse().unwrap_or(1));
+        let config = AlterableConfig::default().with_name(text(key)).with_value(Some(text(value)));
+        let resource = AlterConfigsResource::default()
+            .with_resource_type(4)
+            .with_resource_name(text(broker))
+            .with_configs(vec![config]);
+        let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+        world.ask(client, 1, &request).responses[0].error_code
+    };
+    for key in [
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    ] {
+        assert_eq!(config(&mut world, 1, "1", key), (0, None));
+        for wrong in ["-1", "x"] {
+            assert_eq!(alter(&mut world, "1", key, wrong), ErrorCode::InvalidRequest.code());
+        }
+        assert_eq!(alter(&mut world, "1", key, "1000"), 0);
+        assert_eq!(config(&mut world, 1, "1", key), (0, Some(("1000".to_owned(), 2))));
+        assert_eq!(config(&mut world, 2, "2", key), (0, None));
+        assert_eq!(alter(&mut world, "", key, "5"), 0);
+        assert_eq!(config(&mut world, 2, "2", key), (0, Some(("5".to_owned(), 3))));
+    }
+}

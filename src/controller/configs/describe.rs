@@ -50,7 +50,7 @@ pub fn describe_topic(
     brokers: &BrokerConfigs,
     names: Option<&[&str]>,
 ) -> Vec<DescribedConfig> {
-    selected(Resource::Topic, overrides, names)
+    selected(Resource::Topic, |name| overrides.get(name).is_some(), names)
         .map(|key| {
             let own = overrides.get(key.name).map(|set| DescribedSynonym {
                 name: key.name.into(),
@@ -84,7 +84,7 @@ pub fn describe_topic(
 /// The configs of a topic for CreateTopics' answer (`KafkaConfigSchema.resolveEffectiveTopicConfigs`), by name.
 /// Unlike DescribeConfigs it shows values as they were written, and names the layer in which any synonym was set.
 pub fn describe_created_topic(overrides: &Overrides, brokers: &BrokerConfigs) -> Vec<DescribedConfig> {
-    selected(Resource::Topic, overrides, None)
+    selected(Resource::Topic, |name| overrides.get(name).is_some(), None)
         .map(|key| {
             let own =
                 overrides.get(key.name).map(|set| (set.text.to_string().into(), ConfigSource::DynamicTopic));
@@ -121,7 +121,7 @@ pub fn describe_created_topic(overrides: &Overrides, brokers: &BrokerConfigs) ->
 /// The configs of one broker for DescribeConfigs (`ConfigHelper.createBrokerConfigEntry`), by name. `names` picks
 /// some; none or an empty list means all; unknown names are left out.
 pub fn describe_broker(brokers: &BrokerConfigs, names: Option<&[&str]>) -> Vec<DescribedConfig> {
-    selected(Resource::Broker, &brokers.fixed, names)
+    selected(Resource::Broker, |name| brokers.set(name).is_some(), names)
         .map(|key| {
             let synonyms = broker_synonyms(key, brokers);
             let value = match brokers.set(key.name).filter(|_| !is_overridden(key.name, brokers)) {
@@ -173,7 +173,7 @@ pub fn describe_plain(
         Resource::Group => ConfigSource::Group,
         _ => ConfigSource::ClientMetrics,
     };
-    selected(resource, overrides, names)
+    selected(resource, |name| overrides.get(name).is_some(), names)
         .map(|key| {
             let default = || (key.default.map(Cow::Borrowed), ConfigSource::Default);
             let set = overrides.get(key.name).map(|set| (Some(set.value.to_string().into()), dynamic));
@@ -196,11 +196,11 @@ pub fn describe_plain(
 /// The keys that are asked for. Internal ones are shown only where they are set.
 fn selected<'n>(
     resource: Resource,
-    set: &'n Overrides,
+    is_set: impl Fn(&str) -> bool + 'n,
     names: Option<&'n [&'n str]>,
-) -> impl Iterator<Item = &'static Key> + use<'n> {
+) -> impl Iterator<Item = &'static Key> + 'n {
     let wanted = move |name: &str| names.is_none_or(|names| names.is_empty() || names.contains(&name));
-    resource.keys().filter(move |key| wanted(key.name) && (!key.internal || set.get(key.name).is_some()))
+    resource.keys().filter(move |key| wanted(key.name) && (!key.internal || is_set(key.name)))
 }
 
 fn topic_default_text(key: &'static Key, brokers: &BrokerConfigs) -> Option<Cow<'static, str>> {

@@ -13,6 +13,7 @@ mod broker_security;
 mod broker_settings;
 mod connection_settings;
 mod describe;
+mod dynamic_keys;
 mod group_keys;
 mod huld_keys;
 mod key;

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::key::Key;
 use super::{
     broker_cluster, broker_coordinators, broker_log, broker_network, broker_operations, broker_security,
-    group_keys, huld_keys, topic_keys,
+    dynamic_keys, group_keys, huld_keys, topic_keys,
 };
 
 /// Milliseconds in a minute.
@@ -110,6 +110,7 @@ static INDEX: LazyLock<[Index; 4]> = LazyLock::new(|| {
         broker_operations::OPERATION_KEYS,
         broker_security::SECURITY_KEYS,
         huld_keys::HULD_KEYS,
+        dynamic_keys::DYNAMIC_KEYS,
     ];
     [
         index(&[topic_keys::TOPIC_KEYS]),
