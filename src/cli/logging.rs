@@ -77,16 +77,17 @@ fn default_targets() -> Targets {
     Targets::new().with_default(LevelFilter::WARN)
 }
 
-/// The loggers as a client sees them.
+/// The loggers as a client sees them: `huld.server.listener`, as Kafka's tools take no `::` in a name.
 fn loggers(targets: &Targets) -> Loggers {
+    let shown = |module: &str| module.replace("::", ".");
     let root = targets.default_level().map_or(LogLevel::Off, level);
-    let loggers = Loggers::new(root, LOGGERS.iter().copied());
-    targets.iter().fold(loggers, |loggers, (name, own)| loggers.with_level(name, level(own)))
+    let loggers = Loggers::new(root, LOGGERS.iter().map(|module| shown(module)));
+    targets.iter().fold(loggers, |loggers, (module, own)| loggers.with_level(&shown(module), level(own)))
 }
 
 fn targets_of(loggers: &Loggers) -> Targets {
     let targets = Targets::new().with_default(loggers.root().map_or(LevelFilter::OFF, filter));
-    targets.with_targets(loggers.own_levels().map(|(name, own)| (name, filter(own))))
+    targets.with_targets(loggers.own_levels().map(|(name, own)| (name.replace('.', "::"), filter(own))))
 }
 
 fn level(filter: LevelFilter) -> LogLevel {
@@ -122,10 +123,10 @@ mod tests {
         let mut loggers = loggers(&targets);
         let level = |loggers: &Loggers, name: &str| loggers.iter().find(|(one, _)| *one == name).unwrap().1;
         assert_eq!(level(&loggers, "root"), LogLevel::Info);
-        assert_eq!(level(&loggers, "huld::server::listener"), LogLevel::Debug);
+        assert_eq!(level(&loggers, "huld.server.listener"), LogLevel::Debug);
         assert_eq!(level(&loggers, "hyper"), LogLevel::Off);
         assert_eq!(targets_of(&loggers), targets);
-        loggers.alter(&[("huld::replica::leader".to_owned(), Some("TRACE".to_owned()))], false).unwrap();
+        loggers.alter(&[("huld.replica.leader".to_owned(), Some("TRACE".to_owned()))], false).unwrap();
         let changed = targets_of(&loggers);
         assert!(changed.would_enable("huld::replica::leader", &tracing::Level::TRACE));
         assert!(!changed.would_enable("huld::replica::follower", &tracing::Level::TRACE));

@@ -88,8 +88,8 @@ fn levels() -> String {
 
 impl Loggers {
     /// A process with these loggers, which take their levels from above, and the root.
-    pub fn new<'a>(root: LogLevel, names: impl IntoIterator<Item = &'a str>) -> Self {
-        let others = names.into_iter().map(|name| (name.to_owned(), None)).collect();
+    pub fn new(root: LogLevel, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let others = names.into_iter().map(|name| (name.into(), None)).collect();
         Loggers { root: Some(root), others, has_news: false }
     }
 
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     fn loggers() -> Loggers {
-        Loggers::new(LogLevel::Warn, ["a", "a::b", "c"]).with_level("c", LogLevel::Off)
+        Loggers::new(LogLevel::Warn, ["a", "a.b", "c"]).with_level("c", LogLevel::Off)
     }
 
     fn shown(loggers: &Loggers) -> String {
@@ -187,13 +187,13 @@ mod tests {
     #[test]
     fn a_logger_without_a_level_has_that_of_the_nearest_above_it() {
         let mut loggers = loggers();
-        assert_eq!(shown(&loggers), "a=WARN a::b=WARN c=OFF root=WARN");
+        assert_eq!(shown(&loggers), "a=WARN a.b=WARN c=OFF root=WARN");
         loggers.alter(&[change("a", Some("DEBUG"))], false).unwrap();
-        assert_eq!(shown(&loggers), "a=DEBUG a::b=DEBUG c=OFF root=WARN");
-        loggers.alter(&[change("root", Some("ERROR")), change("a::b", Some("FATAL"))], false).unwrap();
-        assert_eq!(shown(&loggers), "a=DEBUG a::b=FATAL c=OFF root=ERROR");
+        assert_eq!(shown(&loggers), "a=DEBUG a.b=DEBUG c=OFF root=WARN");
+        loggers.alter(&[change("root", Some("ERROR")), change("a.b", Some("FATAL"))], false).unwrap();
+        assert_eq!(shown(&loggers), "a=DEBUG a.b=FATAL c=OFF root=ERROR");
         loggers.alter(&[change("a", None), change("c", None)], false).unwrap();
-        assert_eq!(shown(&loggers), "a=ERROR a::b=FATAL c=ERROR root=ERROR");
+        assert_eq!(shown(&loggers), "a=ERROR a.b=FATAL c=ERROR root=ERROR");
     }
 
     #[test]
@@ -204,8 +204,8 @@ mod tests {
             (change("b", Some("INFO")), LoggerError::Unknown("b".to_owned())),
             (change("b", None), LoggerError::Unknown("b".to_owned())),
             (
-                change("a::b", Some("info")),
-                LoggerError::Level { logger: "a::b".to_owned(), level: "info".to_owned() },
+                change("a.b", Some("info")),
+                LoggerError::Level { logger: "a.b".to_owned(), level: "info".to_owned() },
             ),
             (
                 change("c", Some("OFF")),

@@ -229,20 +229,17 @@ fn groups_and_subscriptions_keep_their_configs_and_are_listed() {
 
 #[test]
 fn loggers_levels_are_shown_and_changed() {
-    let loggers = Loggers::new(LogLevel::Warn, ["a", "a::b"]);
+    let loggers = Loggers::new(LogLevel::Warn, ["a", "a.b"]);
     let mut admin = Admin::of(World::of(ClusterConfig { loggers, ..ClusterConfig::default() }));
     let level = |admin: &mut Admin, logger: &str| {
         let (level, source) = admin.config(BROKER_LOGGER, "1", logger);
         assert_eq!(source, 6);
         level.unwrap()
     };
-    assert_eq!(
-        (level(&mut admin, "a::b"), level(&mut admin, "root")),
-        ("WARN".to_owned(), "WARN".to_owned())
-    );
+    assert_eq!((level(&mut admin, "a.b"), level(&mut admin, "root")), ("WARN".to_owned(), "WARN".to_owned()));
     assert_eq!(admin.alter(BROKER_LOGGER, "1", &[(SET, "a", Some("DEBUG"))]), ErrorCode::None);
     assert_eq!(
-        (level(&mut admin, "a::b"), level(&mut admin, "root")),
+        (level(&mut admin, "a.b"), level(&mut admin, "root")),
         ("DEBUG".to_owned(), "WARN".to_owned())
     );
     let told = admin.world.log_levels.pop().unwrap();
