@@ -22,6 +22,9 @@ const MOST_VERIFICATIONS: usize = 10_000;
 /// What a batch has for an epoch where it has none. A producer id may come with it all the same.
 const NO_PRODUCER_EPOCH: i16 = -1;
 
+/// The epoch of the coordinator where there was no marker yet.
+const NO_COORDINATOR_EPOCH: i32 = -1;
+
 /// Who appends a batch, which decides what is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendOrigin {
@@ -156,7 +159,7 @@ impl ProducerState {
             last_timestamp_ms: -1,
             last_offset: -1,
             current_txn_first_offset: None,
-            coordinator_epoch: -1,
+            coordinator_epoch: NO_COORDINATOR_EPOCH,
             batches: Default::default(),
             batch_count: 0,
         }
@@ -191,25 +194,32 @@ impl ProducerState {
         self.batches().iter().find(same).copied()
     }
 
-    fn check_epoch(&self, batch: &BatchView<'_>, marker: Option<Marker>) -> Result<(), ProducerError> {
-        let (producer_id, found) = (batch.producer_id(), batch.producer_epoch());
-        if found < self.epoch {
-            return Err(ProducerError::InvalidProducerEpoch { producer_id, current: self.epoch, found });
-        }
-        match marker {
-            Some(Marker { coordinator_epoch: found, .. }) if found < self.coordinator_epoch => {
-                let current = self.coordinator_epoch;
-                Err(ProducerError::CoordinatorFenced { producer_id, current, found })
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn take_epoch(&mut self, epoch: i16) {
         if self.epoch != epoch {
             self.epoch = epoch;
             self.batch_count = 0;
         }
+    }
+}
+
+/// Whether the batch is of the producer's epoch or a newer one, and a marker of the coordinator's or a newer one. As in Kafka, a
+/// producer that isn't known has those that say "none", below which there are some that no client should send.
+fn check_epochs(
+    batch: &BatchView<'_>,
+    marker: Option<Marker>,
+    known: Option<&ProducerState>,
+) -> Result<(), ProducerError> {
+    let (producer_id, found) = (batch.producer_id(), batch.producer_epoch());
+    let current = known.map_or(NO_PRODUCER_EPOCH, |known| known.epoch);
+    if found < current {
+        return Err(ProducerError::InvalidProducerEpoch { producer_id, current, found });
+    }
+    let current = known.map_or(NO_COORDINATOR_EPOCH, |known| known.coordinator_epoch);
+    match marker {
+        Some(Marker { coordinator_epoch: found, .. }) if found < current => {
+            Err(ProducerError::CoordinatorFenced { producer_id, current, found })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -297,12 +307,11 @@ impl ProducerStates {
             return Ok(Verdict::Append);
         }
         let known = self.producers.get(&producer_id);
-        if let Some(known) = known {
-            if let Some(duplicate) = known.duplicate(batch).filter(|_| origin.is_client()) {
-                return Ok(Verdict::Duplicate(duplicate));
-            }
-            known.check_epoch(batch, marker)?;
+        let duplicate = known.and_then(|known| known.duplicate(batch)).filter(|_| origin.is_client());
+        if let Some(duplicate) = duplicate {
+            return Ok(Verdict::Duplicate(duplicate));
         }
+        check_epochs(batch, marker, known)?;
         if batch.is_control() {
             return Ok(Verdict::Append);
         }
@@ -642,6 +651,15 @@ mod tests {
         assert_eq!(check(&states, draft(10, 1)), fenced);
         assert_eq!(fenced.map_err(|error| error.code()), Err(ErrorCode::InvalidProducerEpoch));
         assert_eq!(states.producer(1).map(|state| state.batches().len()), Some(1));
+    }
+
+    #[test]
+    fn epochs_below_none_are_too_old_for_everybody() {
+        let states = states(&[]);
+        let below = Draft { epoch: -2, ..draft(0, 1) };
+        let refused = Err(ProducerError::InvalidProducerEpoch { producer_id: 1, current: -1, found: -2 });
+        assert_eq!(check(&states, below), refused);
+        assert_eq!(check(&states, Draft { epoch: -1, ..below }), Ok(Verdict::Append));
     }
 
     #[test]

@@ -589,6 +589,21 @@ fn markers_of_an_old_coordinator_or_epoch_are_refused() {
 }
 
 #[test]
+fn markers_with_epochs_below_none_are_too_old_for_everybody() {
+    let mut world = World::new();
+    world.create_topic("t", 1, &[]);
+    let mut mark = |id, epoch, coordinator_epoch| {
+        mark(&mut world, &[(id, epoch, coordinator_epoch, &[("t", &[0])])]).remove(0).3
+    };
+    let (epoch, coordinator) = (ErrorCode::InvalidProducerEpoch, ErrorCode::TransactionCoordinatorFenced);
+    assert_eq!([-2, i16::MIN].map(|epoch| mark(7, epoch, 0)), [epoch.code(); 2]);
+    assert_eq!(mark(7, -2, -2), epoch.code(), "the producer's epoch is looked at first");
+    assert_eq!([-2, i32::MIN].map(|coordinator| mark(7, 0, coordinator)), [coordinator.code(); 2]);
+    assert_eq!((mark(8, 0, 0), mark(9, 0, -1)), (0, 0));
+    assert_eq!(list_end(&mut world, COMMITTED), 2, "the two that are right");
+}
+
+#[test]
 fn markers_of_a_producer_are_answered_together() {
     let mut world = World::new();
     world.create_topic("t", 2, &[]);
