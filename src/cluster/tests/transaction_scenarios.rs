@@ -325,6 +325,9 @@ fn a_producer_whose_epochs_are_used_up_goes_on_under_another_id() {
     assert_ne!(id, old.0);
     assert_eq!(init_as(&mut world, &txn, old.0, old.1), (ErrorCode::None, id, 0));
     assert_eq!(init_as(&mut world, &txn, old.0, LAST - 1).0, ErrorCode::ProducerFenced);
+    // The old id is known for one change only.
+    assert_eq!(init_as(&mut world, &txn, old.0, old.1).0, ErrorCode::ProducerFenced);
+    assert_eq!(end_as(&mut world, &txn, old, true).0, ErrorCode::InvalidProducerIdMapping);
 
     // By a producer whose epoch doesn't rise with each transaction: that of the transaction is the last, too.
     let (mut world, txn) = (begun.clone(), at_last.clone());

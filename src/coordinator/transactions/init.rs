@@ -144,7 +144,6 @@ impl Transaction {
         if old.is_epoch_exhausted() && expected_epoch.is_none_or(|epoch| epoch == old.epoch) {
             return Ok(TransactionValue {
                 producer_id: init.fresh_id.ok_or(ErrorCode::CoordinatorNotAvailable)?,
-                previous_producer_id: old.producer_id,
                 epoch: 0,
                 last_epoch: if expected_epoch.is_some() { old.epoch } else { NO_EPOCH },
                 ..fresh

@@ -149,7 +149,6 @@ impl Transaction {
             ..old.clone()
         };
         if old.next_producer_id != -1 {
-            value.previous_producer_id = old.producer_id;
             value.producer_id = old.next_producer_id;
             value.epoch = 0;
         }

@@ -134,10 +134,12 @@ impl Transaction {
     fn transition(
         &mut self,
         id: &Arc<str>,
-        value: TransactionValue,
+        mut value: TransactionValue,
         follow_up: FollowUp,
         effects: &mut Effects<'_>,
     ) {
+        // As in Kafka, that of the state before, which is another one only right after the producer got a new id.
+        value.previous_producer_id = self.value.producer_id;
         self.pending = Some(value.state);
         let flexible = transaction_version(effects) >= 1;
         let record = TransactionRecord { id: id.clone(), value: Some(value), flexible };

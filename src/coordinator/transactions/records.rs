@@ -9,7 +9,8 @@
 //! partitions: count, { topic, count, { partition 4 } }; null while the state is Empty
 //! ```
 //! Key and value begin with their 16-bit version; times are ms. A null value forgets the transactional id. Value 1 is
-//! written from `transaction.version` 1 on.
+//! written from `transaction.version` 1 on. Kafka 4.1 writes neither the previous nor the next producer id, so that its next
+//! coordinator doesn't know them; here they are written where they are others than the present one.
 
 use std::sync::Arc;
 
@@ -82,7 +83,7 @@ fn encode(value: &TransactionValue, flexible: bool) -> Bytes {
     if flexible {
         let mut tags = Vec::new();
         let mut tag = |number, content: &[u8]| tags.push((number, content.to_vec()));
-        if value.previous_producer_id != -1 {
+        if ![-1, value.producer_id].contains(&value.previous_producer_id) {
             tag(PREVIOUS_PRODUCER_ID, &value.previous_producer_id.to_be_bytes());
         }
         if value.next_producer_id != -1 {

@@ -86,7 +86,8 @@ impl TransactionState {
 pub struct TransactionValue {
     /// The producer's id.
     pub producer_id: i64,
-    /// Its id before the epochs of that were used up; −1 if it has had no other.
+    /// Its id in the state before this one: another one right after the epochs of that were used up; −1 where there was none,
+    /// or it isn't known.
     pub previous_producer_id: i64,
     /// Its id once this transaction is complete, if that changes; else −1.
     pub next_producer_id: i64,
