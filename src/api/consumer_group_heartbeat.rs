@@ -104,13 +104,26 @@ fn check(context: &Context<'_>, request: &ConsumerGroupHeartbeatRequest) -> Resu
         epoch if epoch < LEAVE_FOR_A_WHILE_EPOCH => return invalid("There is no such member epoch."),
         _ => {}
     }
-    let Some(assignor) = request.server_assignor.as_deref() else { return Ok(()) };
     let known = assignor_names(controller);
-    if known.contains(&assignor) {
+    if let Some(assignor) = request.server_assignor.as_deref().filter(|assignor| !known.contains(assignor)) {
+        let message = format!("There is no assignor '{assignor}'; there are: {}.", known.join(", "));
+        return Err(GroupError::new(ErrorCode::UnsupportedAssignor, message));
+    }
+    check_room(context, request)
+}
+
+/// Whether the broker has room for a member that joins and isn't there yet.
+fn check_room(context: &Context<'_>, request: &ConsumerGroupHeartbeatRequest) -> Result<(), GroupError> {
+    if request.member_epoch != 0 || context.has_room_for_member() {
         return Ok(());
     }
-    let message = format!("There is no assignor '{assignor}'; there are: {}.", known.join(", "));
-    Err(GroupError::new(ErrorCode::UnsupportedAssignor, message))
+    let groups = context.parts.broker.coordinators.groups_for(&request.group_id)?;
+    let group = groups.consumer(&request.group_id);
+    if group.is_some_and(|group| group.member(&request.member_id).is_some()) {
+        return Ok(());
+    }
+    let message = "The groups of this broker have as many members as huld.max.group.members allows.";
+    Err(GroupError::new(ErrorCode::GroupMaxSizeReached, message))
 }
 
 fn heartbeat(context: &Context<'_>, request: &ConsumerGroupHeartbeatRequest) -> Heartbeat {

@@ -11,7 +11,7 @@ use super::inquiries::Inquiries;
 use super::membership::Membership;
 use super::peers::Outgoing;
 use super::telemetry::ClientTelemetry;
-use super::waits::{Key, Wait};
+use super::waits::{Key, Kind, Wait};
 use crate::base::{ConnectionId, Instant, NodeId, Now, PartitionKey};
 use crate::controller::Controller;
 use crate::controller::configs::BrokerSettings;
@@ -199,6 +199,13 @@ impl Context<'_> {
         let peer = connection.map(|connection| &*connection.peer).unwrap_or_default();
         let host = peer.rsplit_once(':').map_or(peer, |(host, _)| host);
         format!("/{}", host.trim_start_matches('[').trim_end_matches(']')).into()
+    }
+
+    /// Whether the broker's groups may have a member more (ours). Each has a session that is watched, be it that its id was
+    /// given out and it has not come yet.
+    pub(crate) fn has_room_for_member(&self) -> bool {
+        let members = self.purgatory.metrics(Kind::Heartbeat).num_delayed_operations;
+        members < self.parts.settings().huld.max_group_members as u64
     }
 
     /// Parks a wait that has been tried already.

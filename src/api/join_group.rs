@@ -69,6 +69,9 @@ fn check(context: &Context<'_>, request: &JoinGroupRequest) -> Result<(), ErrorC
     if !allowed.contains(&request.session_timeout_ms) {
         return Err(ErrorCode::InvalidSessionTimeout);
     }
+    if request.member_id.is_empty() && !context.has_room_for_member() {
+        return Err(ErrorCode::GroupMaxSizeReached);
+    }
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 //! purgatory.
 
 pub mod groups;
+mod limits;
 pub mod records;
 pub mod transactions;
 
@@ -28,6 +29,7 @@ use groups::{
     Commit, CommittedGroups, Effects, GroupError, GroupReply, Groups, Heartbeat, HeartbeatReply, Join,
     JoinReply, Leaver, Outcome, Sync, SyncReply, TimerKind,
 };
+pub use limits::Limits;
 pub use runtime::InTransaction;
 use runtime::{Call, Runtime, ShardTimer};
 use transactions::{
@@ -91,6 +93,8 @@ pub struct CoordinatorSettings {
     pub retention_check_interval_ms: i64,
     /// Those of transactions.
     pub transactions: TransactionSettings,
+    /// How much is remembered at most.
+    pub limits: Limits,
 }
 
 impl CoordinatorSettings {
@@ -113,6 +117,10 @@ impl CoordinatorSettings {
                 id_expiration_ms: millis(settings.transactions.id_expiration_ms),
                 remove_expired_interval_ms: millis(settings.transactions.remove_expired_interval_ms),
                 two_phase_commit: settings.transactions.two_phase_commit_enable,
+            },
+            limits: Limits {
+                groups: settings.huld.max_groups,
+                transactional_ids: settings.huld.max_transactional_ids,
             },
         }
     }
@@ -274,6 +282,7 @@ impl Coordinators {
         group: &Arc<str>,
         join: Join,
     ) -> Result<Outcome<JoinReply>, ErrorCode> {
+        self.check_room_for_join(group, &join)?;
         self.run(storage, group, |groups, effects| Ok(groups.join(group, join, effects)))
     }
 
@@ -287,6 +296,7 @@ impl Coordinators {
         group: &Arc<str>,
         heartbeat: &Heartbeat,
     ) -> Result<Outcome<HeartbeatReply>, GroupError> {
+        self.check_room_for_heartbeat(group, heartbeat)?;
         self.run(storage, group, |groups, effects| Ok(groups.consumer_heartbeat(group, heartbeat, effects)))?
     }
 
@@ -343,6 +353,7 @@ impl Coordinators {
         group: &Arc<str>,
         commit: Commit,
     ) -> Result<(Option<Ticket>, Vec<ErrorCode>), ErrorCode> {
+        self.check_room_for_commit(group, &commit)?;
         self.run(storage, group, |groups, effects| groups.commit(group, commit, effects))
     }
 
@@ -406,6 +417,7 @@ impl Coordinators {
         init: Init,
     ) -> Result<Ticket, ErrorCode> {
         let init = init.checked(id, &self.settings.transactions)?;
+        self.check_room_for_id(id)?;
         let mut call = Call { settings: &self.settings, storage };
         self.transactions.run(&mut call, id, |state, effects| state.init(id, init, effects))
     }

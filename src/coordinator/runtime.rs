@@ -352,6 +352,11 @@ impl<S: ShardState> Runtime<S> {
         Ok(self.shards.values().map(|shard| (&shard.state, &shard.kept)))
     }
 
+    /// The states of all shards, with what isn't committed yet.
+    pub(super) fn states(&self) -> impl Iterator<Item = &S> {
+        self.shards.values().map(|shard| &shard.state)
+    }
+
     /// The states of all shards, to be changed in what no record says.
     pub(super) fn states_mut(&mut self) -> impl Iterator<Item = &mut S> {
         self.shards.values_mut().map(|shard| &mut shard.state)

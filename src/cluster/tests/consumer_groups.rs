@@ -505,7 +505,7 @@ fn a_regular_expression_is_resolved_and_again_when_topics_come() {
     assert_eq!((a.count(), describe(&mut world).members.len()), (1, 1));
 }
 
-fn commit(member: &str, epoch: i32) -> OffsetCommitRequest {
+pub(super) fn commit(member: &str, epoch: i32) -> OffsetCommitRequest {
     let partition = OffsetCommitRequestPartition::default()
         .with_partition_index(0)
         .with_committed_offset(5)

@@ -7,6 +7,7 @@ mod bad_input;
 mod classic_groups;
 mod configs;
 mod consumer_groups;
+mod coordinator_limits;
 mod coordinators;
 mod coordinators_over_brokers;
 mod delayed;

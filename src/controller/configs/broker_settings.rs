@@ -228,6 +228,9 @@ part! {
         /// None: half of the machine's memory.
         log_memory_bytes: Option<u64> = "huld.log.memory.bytes";
         max_decompressed_bytes: usize = "huld.max.decompressed.bytes";
+        max_groups: usize = "huld.max.groups";
+        max_group_members: usize = "huld.max.group.members";
+        max_transactional_ids: usize = "huld.max.transactional.ids";
     }
 }
 

@@ -244,6 +244,11 @@ impl Groups {
         consumer.or_else(|| self.classic.get(id).map(Group::Classic))
     }
 
+    /// How many groups there are.
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
     /// All groups, by name.
     pub fn iter(&self) -> impl Iterator<Item = Group<'_>> {
         self.names.keys().filter_map(|name| self.group(name))

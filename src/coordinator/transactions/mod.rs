@@ -98,6 +98,11 @@ impl Transactions {
         self.by_id.get(id)
     }
 
+    /// How many transactional ids there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
     /// How the transaction of this id stands as far as that is committed.
     pub(super) fn committed<'a>(
         &'a self,
