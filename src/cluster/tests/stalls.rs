@@ -1,5 +1,6 @@
 //! Work that would take long is done in steps, between which others are served: counted, since a test's time says little.
 
+use super::consumer_groups::Member;
 use super::*;
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::describe_producers_request::TopicRequest as DescribeProducersTopic;
@@ -224,4 +225,43 @@ fn idle_producers_of_a_thousand_logs_are_forgotten_in_steps() {
     assert_eq!(producers(&mut world), PARTITIONS as usize - 256);
     assert_eq!(steps(&mut world), 3);
     assert_eq!(producers(&mut world), 0);
+}
+
+#[test]
+fn many_regular_expressions_are_resolved_in_steps_between_which_others_are_served() {
+    const TOPICS: usize = 200;
+    let mut world = super::groups::world();
+    for at in 0..TOPICS {
+        let topic = NewTopic {
+            name: format!("topic-{at}"),
+            partitions: 1,
+            replication_factor: 1,
+            ..NewTopic::default()
+        };
+        world.command(Command::CreateTopic(topic)).unwrap();
+    }
+    let mut members: Vec<Member> = (0..TOPICS).map(|_| Member::new(&mut world, "")).collect();
+    for (at, member) in members.iter_mut().enumerate() {
+        member.id = format!("member-{at:03}").leak();
+        let regex = StrBytes::from_string(format!("(topic|thing)-{at}"));
+        let joining = member.joining().with_subscribed_topic_regex(Some(regex));
+        assert_eq!(member.ask(&mut world, &joining).error_code, 0);
+    }
+    // One is looked for; then others are served, and all the others are resolved.
+    let now = world.now();
+    world.cluster.handle_timeout(now);
+    let client = world.connect();
+    let other: ProduceResponse = world.ask(client, PRODUCE, &produce("topic-0", 0, batch(&["x"], 0), -1));
+    assert_eq!(error_of(&other), 0);
+    assert_eq!(members[0].beat(&mut world).error_code, 0);
+    assert_eq!(members[0].count(), 0, "nobody has anything yet");
+    let calls = steps(&mut world);
+    assert!((50..500).contains(&calls), "{calls} calls");
+    // Those that are told of their target have what their expression matches.
+    for round in 0..2 {
+        for (at, member) in members.iter_mut().enumerate() {
+            assert_eq!(member.beat(&mut world).error_code, 0);
+            assert!(round == 0 || member.count() == 1, "member {at} has {}", member.count());
+        }
+    }
 }

@@ -175,8 +175,7 @@ impl Groups {
     pub(super) fn consumer_timer(&mut self, id: &Arc<str>, kind: &TimerKind, effects: &mut Effects<'_>) {
         let Some(group) = self.consumer.get_mut(id) else { return };
         if *kind == TimerKind::Regexes {
-            let records = group.refresh_regexes(effects);
-            if !records.is_empty() {
+            for records in group.refresh_regexes(effects) {
                 effects.write(Write { records, then: OnCommit::Nothing });
             }
             return;

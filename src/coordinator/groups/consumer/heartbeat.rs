@@ -1,15 +1,15 @@
 //! ConsumerGroupHeartbeat: what members of the consumer protocol ask, and what follows when they fall silent (Kafka's
 //! `GroupMetadataManager`, the parts with `ConsumerGroup` in their names).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::reconciliation::Reconciliation;
+use super::regexes::compile;
 use super::target::is_homogeneous;
-use super::topics::compile;
 use super::{
     ConsumerGroup, ConsumerMember, GroupError, LEAVE_FOR_A_WHILE_EPOCH, Partitions, SubscribedTopics,
-    count_down, forget_subscribers,
+    Subscribers, count_down, forget_subscribers,
 };
 use crate::base::ErrorCode;
 use crate::controller::Controller;
@@ -193,24 +193,22 @@ impl ConsumerGroup {
         let (old, new) = (member.regex(), updated.regex());
         let mut is_news = false;
         let mut is_new_to_group = false;
-        let mut subscribed = self.subscribed_regexes.clone();
+        let mut subscribed = self.subscribed_regexes.len();
         if old != new {
-            if let Some(old) = old {
-                if subscribers(old) == 1 {
-                    records.push(self.record(Content::Regex(old.clone(), None)));
-                }
-                count_down(&mut subscribed, old);
+            if let Some(old) = old.filter(|old| subscribers(old) == 1) {
+                records.push(self.record(Content::Regex(old.clone(), None)));
+                subscribed -= 1;
             }
             if let Some(new) = new {
                 is_new_to_group = subscribers(new) == 0;
                 if is_new_to_group {
                     compile(new)?;
+                    subscribed += 1;
                 }
                 is_news = !is_new_to_group && self.resolved_regexes.contains_key(new);
-                *subscribed.entry(new.clone()).or_default() += 1;
             }
         }
-        if self.needs_regexes(&subscribed, is_new_to_group, effects.controller, effects.now.wall) {
+        if self.needs_regexes(subscribed, is_new_to_group, effects.controller, effects.now.wall) {
             effects.schedule(TimerKind::Regexes, 0);
         }
         Ok(is_news)
@@ -228,10 +226,8 @@ impl ConsumerGroup {
     ) -> Result<ConsumerMember, GroupError> {
         let controller = effects.controller;
         let topics_version = controller.topics().version();
-        let topics_are_known =
-            self.topics_seen.is_some_and(|(version, epoch)| version == topics_version && self.epoch >= epoch);
         let mut epoch = self.epoch;
-        if is_news || !topics_are_known {
+        if is_news || !self.knows_topics(controller) {
             let topics = self.subscribed_topics_with(member, &updated);
             let metadata_hash = self.topic_hashes.of_all(&topics, controller);
             if is_news || metadata_hash != self.metadata_hash {
@@ -285,7 +281,7 @@ impl ConsumerGroup {
         topics
     }
 
-    fn forget_resolved(&self, regex: &Arc<str>, topics: &mut SubscribedTopics) {
+    pub(super) fn forget_resolved(&self, regex: &Arc<str>, topics: &mut SubscribedTopics) {
         for topic in self.resolved_regexes.get(regex).into_iter().flat_map(|resolved| &resolved.topics) {
             forget_subscribers(topics, topic, |count| count.by_regex = count.by_regex.saturating_sub(1));
         }
@@ -341,26 +337,57 @@ impl ConsumerGroup {
         effects: &mut Effects<'_>,
     ) -> Vec<Record> {
         let mut records = Vec::new();
-        let mut regexes = self.subscribed_regexes.clone();
-        let mut topics = self.subscribed_topics.clone();
+        let mut regexes: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
+        let mut topics: BTreeMap<Arc<str>, Subscribers> = BTreeMap::new();
         for member in gone {
             self.take_out(&member.id, &mut records);
-            self.cancel_timers(&member.id, effects);
             for topic in &member.metadata.subscribed_topics {
-                forget_subscribers(&mut topics, topic, |count| count.by_name -= 1);
+                topics.entry(topic.clone()).or_default().by_name += 1;
             }
             if let Some(regex) = member.regex() {
-                count_down(&mut regexes, regex);
+                *regexes.entry(regex).or_default() += 1;
             }
         }
-        for regex in self.subscribed_regexes.keys().filter(|regex| !regexes.contains_key(*regex)) {
-            records.push(self.record(Content::Regex(regex.clone(), None)));
-            self.forget_resolved(regex, &mut topics);
+        for (regex, _) in
+            regexes.iter().filter(|(regex, gone)| self.subscribed_regexes.get(**regex) == Some(*gone))
+        {
+            records.push(self.record(Content::Regex((*regex).clone(), None)));
+            for topic in self.resolved_regexes.get(*regex).into_iter().flat_map(|resolved| &resolved.topics) {
+                topics.entry(topic.clone()).or_default().by_regex += 1;
+            }
         }
-        let metadata_hash = self.topic_hashes.of_all(&topics, effects.controller);
+        let metadata_hash = self.metadata_hash_without(&topics, effects.controller);
+        gone.iter().for_each(|member| self.cancel_timers(&member.id, effects));
         let epoch = GroupEpoch { epoch: self.epoch + 1, metadata_hash };
         records.push(self.record(Content::Group(Some(epoch))));
         records
+    }
+
+    /// The hash of the subscribed topics once they have so many subscribers less. Where all that are there keep some and nothing
+    /// else has changed, it is what it was.
+    fn metadata_hash_without(
+        &mut self,
+        gone: &BTreeMap<Arc<str>, Subscribers>,
+        controller: &Controller,
+    ) -> i64 {
+        let loses = gone.iter().any(|(topic, gone)| self.subscribed_topics.get(topic) == Some(gone));
+        if !loses && self.knows_topics(controller) {
+            return self.metadata_hash;
+        }
+        let mut topics = self.subscribed_topics.clone();
+        for (topic, gone) in gone {
+            forget_subscribers(&mut topics, topic, |count| {
+                count.by_name = count.by_name.saturating_sub(gone.by_name);
+                count.by_regex = count.by_regex.saturating_sub(gone.by_regex);
+            });
+        }
+        self.topic_hashes.of_all(&topics, controller)
+    }
+
+    /// Whether the group has seen the topics as they are.
+    fn knows_topics(&self, controller: &Controller) -> bool {
+        self.topics_seen
+            .is_some_and(|(version, epoch)| version == controller.topics().version() && self.epoch >= epoch)
     }
 
     pub(super) fn cancel_timers(&mut self, member: &Arc<str>, effects: &mut Effects<'_>) {
@@ -401,34 +428,6 @@ impl ConsumerGroup {
         let members: Vec<Arc<str>> = self.members.keys().cloned().collect();
         members.iter().for_each(|member| self.cancel_timers(member, effects));
         effects.cancel(TimerKind::Regexes);
-    }
-
-    /// Looks which topics the members' regular expressions match by now.
-    pub(in crate::coordinator::groups) fn refresh_regexes(
-        &mut self,
-        effects: &mut Effects<'_>,
-    ) -> Vec<Record> {
-        let mut topics = self.subscribed_topics.clone();
-        let mut records = Vec::new();
-        let mut is_news = false;
-        for (regex, resolved) in self.resolve_regexes(effects.controller, effects.now.wall) {
-            let old = self.resolved_regexes.get(&regex).map(|old| &old.topics);
-            if old.map_or(!resolved.topics.is_empty(), |old| *old != resolved.topics) {
-                is_news = true;
-                self.forget_resolved(&regex, &mut topics);
-                for topic in &resolved.topics {
-                    topics.entry(topic.clone()).or_default().by_regex += 1;
-                }
-            }
-            records.push(self.record(Content::Regex(regex, Some(resolved))));
-        }
-        let metadata_hash = self.topic_hashes.of_all(&topics, effects.controller);
-        if is_news || metadata_hash != self.metadata_hash {
-            let epoch = self.epoch + 1;
-            records.push(self.record(Content::Group(Some(GroupEpoch { epoch, metadata_hash }))));
-            self.topics_seen = Some((effects.controller.topics().version(), epoch));
-        }
-        records
     }
 }
 

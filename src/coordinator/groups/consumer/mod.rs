@@ -13,13 +13,14 @@
 //!
 //! This file has the group as data; `heartbeat.rs` decides what members of the protocol ask, `classic_members.rs` what those
 //! of the classic protocol do, `reconciliation.rs` moves a member towards its target, `target.rs` and `assignors/` compute
-//! targets, `topics.rs` looks at the topics, `migration.rs` turns a classic group into one of these and back.
+//! targets, `topics.rs` and `regexes.rs` look at the topics, `migration.rs` turns a classic group into one of these and back.
 
 mod assignors;
 mod classic_members;
 mod heartbeat;
 mod migration;
 mod reconciliation;
+mod regexes;
 mod shares;
 mod target;
 #[cfg(test)]
@@ -37,6 +38,7 @@ use crate::coordinator::records::Record;
 use crate::coordinator::records::consumer_groups::{
     ConsumerRecord, Content, CurrentAssignment, MemberMetadata, MemberState, Partitions, ResolvedRegex,
 };
+use regexes::Resolving;
 use shares::Shares;
 use target::UniformTarget;
 use topics::TopicHashes;
@@ -197,6 +199,8 @@ pub struct ConsumerGroup {
     shares: Shares,
     /// Not in the log: what the last target was computed from, if all shared alike in it.
     uniform_target: Option<UniformTarget>,
+    /// Not in the log: regular expressions that are being resolved.
+    resolving: Option<Resolving>,
 }
 
 impl ConsumerGroup {
@@ -222,6 +226,7 @@ impl ConsumerGroup {
             topic_hashes: TopicHashes::default(),
             shares: Shares::default(),
             uniform_target: None,
+            resolving: None,
         }
     }
 

@@ -1,20 +1,15 @@
 //! What a group of the consumer protocol sees of the topics: a hash that stands for all that is known of those it subscribes
-//! to, and which topics match its members' regular expressions.
+//! to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use twox_hash::XxHash3_64;
 
-use super::{ConsumerGroup, GroupError, SubscribedTopics};
-use crate::base::{ErrorCode, Pattern, TopicId, WallTime};
+use super::SubscribedTopics;
+use crate::base::TopicId;
 use crate::controller::{Controller, Topic};
-use crate::coordinator::records::consumer_groups::ResolvedRegex;
-
-/// The most memory that a compiled regular expression may take, bytes. Names are short, so that this bounds what looking
-/// through all topics costs.
-const MOST_REGEX_BYTES: usize = 1 << 20;
 
 /// The hashes of topics, as long as nothing about them has changed.
 #[derive(Clone, Debug, Default)]
@@ -88,69 +83,10 @@ fn hash(id: TopicId, name: &str, racks: Vec<Vec<&str>>) -> i64 {
     XxHash3_64::oneshot(&bytes) as i64
 }
 
-/// Compiles a regular expression for whole names.
-///
-/// # Errors
-/// INVALID_REGULAR_EXPRESSION.
-pub(super) fn compile(regex: &str) -> Result<Pattern, GroupError> {
-    Pattern::compile(regex, MOST_REGEX_BYTES)
-        .map_err(|error| GroupError::new(ErrorCode::InvalidRegularExpression, error.to_string()))
-}
-
-/// How often at most a group's regular expressions are resolved again, ms.
-const REFRESH_PAUSE_MS: i64 = 10_000;
-
-impl ConsumerGroup {
-    /// Whether the group's regular expressions have to be resolved, if its members subscribe by these.
-    pub(super) fn needs_regexes(
-        &self,
-        subscribed: &BTreeMap<Arc<str>, usize>,
-        is_new: bool,
-        controller: &Controller,
-        now: WallTime,
-    ) -> bool {
-        // All are resolved together, so that each knows when that was.
-        let last = self.resolved_regexes.values().next();
-        let since_ms = last.map(|resolved| now.as_millis().saturating_sub(resolved.timestamp_ms));
-        if subscribed.is_empty() || since_ms.is_some_and(|since_ms| since_ms <= REFRESH_PAUSE_MS) {
-            return false;
-        }
-        let interval_ms = controller.settings().consumer_groups.regex_refresh_interval_ms;
-        is_new
-            || subscribed.len() != self.resolved_regexes.len()
-            || last.is_none_or(|resolved| {
-                u64::try_from(resolved.version).unwrap_or(0) < controller.topics().version_of_last_new()
-            })
-            || since_ms.is_none_or(|since_ms| u64::try_from(since_ms).unwrap_or(0) > interval_ms)
-    }
-
-    /// The topics that match each of the regular expressions that members subscribe by.
-    pub(super) fn resolve_regexes(
-        &self,
-        controller: &Controller,
-        now: WallTime,
-    ) -> Vec<(Arc<str>, ResolvedRegex)> {
-        let topics = controller.topics();
-        let resolve = |regex: &Arc<str>| {
-            // One that comes from another broker's log and that this one can't compile matches nothing.
-            let compiled = compile(regex).ok();
-            let matches = |name: &str| compiled.as_ref().is_some_and(|compiled| compiled.matches(name));
-            let names = topics.iter().map(|topic| &topic.name).filter(|name| matches(name));
-            let resolved = ResolvedRegex {
-                topics: names.cloned().collect(),
-                version: i64::try_from(topics.version()).unwrap_or(i64::MAX),
-                timestamp_ms: now.as_millis(),
-            };
-            (regex.clone(), resolved)
-        };
-        self.subscribed_regexes.keys().map(resolve).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{compile, hash, hash_of_hashes};
-    use crate::base::{ErrorCode, TopicId};
+    use super::{hash, hash_of_hashes};
+    use crate::base::TopicId;
     use crate::coordinator::from_kafka::consumer_records;
     use crate::coordinator::records::consumer_groups::Content;
 
@@ -175,11 +111,5 @@ mod tests {
             hash(TopicId(1), "a", vec![vec!["s", "r"]]),
             "the order of replicas is no matter"
         );
-    }
-
-    #[test]
-    fn what_is_not_an_expression_is_refused() {
-        assert_eq!(compile("(").unwrap_err().code, ErrorCode::InvalidRegularExpression);
-        assert!(compile("foo.*").unwrap().matches("foo-1"));
     }
 }
