@@ -1,9 +1,12 @@
 //! Groups of the consumer protocol whose coordinator goes while their members are on their way to a target.
 
-use kafka_protocol::messages::{ConsumerGroupDescribeRequest, FindCoordinatorRequest};
+use kafka_protocol::messages::{
+    ConsumerGroupDescribeRequest, DescribeGroupsRequest, FindCoordinatorRequest, JoinGroupRequest,
+    JoinGroupResponse, SyncGroupRequest,
+};
 
 use super::consumer_groups::{Member, error, group, names};
-use super::groups::text;
+use super::groups::{JOIN, join, new_member, sync, text};
 use super::*;
 use crate::base::ErrorCode;
 
@@ -129,4 +132,55 @@ fn topics_that_change_while_nobody_coordinates_are_noticed() {
     a.beat(&mut world);
     b.beat(&mut world);
     assert_eq!((a.count(), b.count(), a.epoch, b.epoch), (3, 3, 3, 3));
+}
+
+/// Three brokers, of which all but one take one member into a classic group.
+fn world_of_small_groups_but_at(broker: i32) -> World {
+    use crate::controller::configs::Overrides;
+    let node = |id: i32| NodeConfig {
+        id: NodeId(id),
+        rack: None,
+        endpoints: vec![ListenerEndpoint {
+            listener: "PLAINTEXT".into(),
+            host: None,
+            port: 9091 + id as u16,
+        }],
+        configs: match id == broker {
+            true => Overrides::default(),
+            false => Overrides::parse(Resource::Broker, [("group.max.size", "1")]).unwrap(),
+        },
+    };
+    World::of(ClusterConfig { nodes: (1..=3).map(node).collect(), ..ClusterConfig::default() })
+}
+
+#[test]
+fn a_coordinator_that_allows_fewer_members_has_those_join_anew_whom_it_takes_over() {
+    let first = coordinator(&mut World::of_brokers(3, &[]), 1);
+    let mut world = world_of_small_groups_but_at(first);
+    assert_eq!(coordinator(&mut world, 1), first);
+    let clients = [world.connect_to(first), world.connect_to(first)];
+    let ids = clients.map(|client| new_member(&mut world, client));
+    for (client, id) in clients.iter().zip(&ids) {
+        world.send(*client, JOIN, &join(id, None));
+    }
+    world.advance(Duration::from_millis(1));
+    let joined = clients.map(|client| world.received::<JoinGroupRequest>(client, JOIN).unwrap());
+    let leader = usize::from(joined[1].leader == joined[1].member_id);
+    for at in [leader, 1 - leader] {
+        let request = sync(&ids[at], 1, &[(&ids[0], b"one"), (&ids[1], b"two")]);
+        assert_eq!(world.ask::<SyncGroupRequest>(clients[at], 5, &request).error_code, 0);
+    }
+
+    world.command(Command::StopBroker(NodeId(first))).unwrap();
+    let next = coordinator(&mut world, first % 3 + 1);
+    let clients = [world.connect_to(next), world.connect_to(next)];
+    let describe = DescribeGroupsRequest::default().with_groups(vec![group()]);
+    let state = |world: &mut World| world.ask(clients[0], 5, &describe).groups[0].group_state.to_string();
+    assert_eq!(state(&mut world), "PreparingRebalance");
+    world.send(clients[0], JOIN, &join(&ids[0], None));
+    let refused: JoinGroupResponse = world.ask(clients[1], JOIN, &join(&ids[1], None));
+    assert_eq!(refused.error_code, ErrorCode::GroupMaxSizeReached.code());
+    world.advance(Duration::from_secs(3));
+    let alone = world.received::<JoinGroupRequest>(clients[0], JOIN).expect("it has joined");
+    assert_eq!((alone.error_code, alone.generation_id, alone.members.len()), (0, 2, 1));
 }

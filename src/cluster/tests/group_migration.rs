@@ -174,6 +174,85 @@ fn a_working_classic_group_goes_over_and_back() {
     assert_eq!(classic_state(&mut world), "Stable");
 }
 
+/// A group of an old member and a new one, both of which have what they are to have.
+fn half_way(world: &mut World) -> (Classic, Member) {
+    let mut old = classic_group(world);
+    let mut new = Member::joined(world, "new", &["t"]);
+    assert_eq!(old.beat(world), ErrorCode::RebalanceInProgress);
+    for owned in [&[0, 1][..], &[0]] {
+        old.join(world, owned);
+        assert_eq!(old.sync(world), (ErrorCode::None, vec![0]));
+    }
+    new.beat(world);
+    assert_eq!(new.partitions(), [1]);
+    (old, new)
+}
+
+#[test]
+fn a_group_goes_back_however_its_last_new_member_goes() {
+    let mut world = world_of("bidirectional");
+    let (old, new) = half_way(&mut world);
+
+    // Removed by an administrator.
+    let mut removed = world.clone();
+    let member = MemberIdentity::default().with_member_id(text("new"));
+    let request = LeaveGroupRequest::default().with_group_id(group()).with_members(vec![member]);
+    assert_eq!(removed.ask(old.client, 5, &request).members[0].error_code, 0);
+    assert_eq!(classic_state(&mut removed), "PreparingRebalance");
+
+    // Silent for its session.
+    let mut silent = world.clone();
+    for _ in 0..5 {
+        assert_eq!(old.beat(&mut silent), ErrorCode::None);
+        silent.advance(Duration::from_secs(9));
+    }
+    assert_eq!(classic_state(&mut silent), "PreparingRebalance");
+
+    // Too slow to give up what it has to.
+    let mut slow = world;
+    let (mut new, mut old) = (new, old);
+    let wants_less = new.request().with_subscribed_topic_names(Some(names(&["u"])));
+    new.ask(&mut slow, &wants_less);
+    for _ in 0..20 {
+        assert_eq!(describe(&mut slow).error_code, 0);
+        let id = new.request();
+        slow.ask(new.client, 1, &id);
+        if old.beat(&mut slow) == ErrorCode::RebalanceInProgress {
+            old.join(&mut slow, &[0]);
+            old.sync(&mut slow);
+        }
+        slow.advance(Duration::from_secs(1));
+    }
+    assert_eq!(classic_state(&mut slow), "PreparingRebalance");
+    assert_eq!(old.beat(&mut slow), ErrorCode::RebalanceInProgress);
+}
+
+#[test]
+fn a_group_does_not_go_over_if_it_is_too_large_for_the_other_protocol() {
+    // Two classic members would be left, and one is allowed.
+    let mut world = world_with(&[("group.max.size", "1")]);
+    world.create_topic("t", 2, &[]);
+    let mut new = Member::joined(&mut world, "new", &["t"]);
+    let mut olds = [Classic::new(&mut world, Some("i")), Classic::new(&mut world, Some("j"))];
+    for old in &mut olds {
+        old.join(&mut world, &[]);
+    }
+    assert_eq!(error(&new.leave(&mut world)), ErrorCode::None);
+    assert_eq!((describe(&mut world).members.len(), classic_state(&mut world).as_str()), (2, "Dead"));
+
+    let mut world = world_with(&[("group.consumer.max.size", "1")]);
+    world.create_topic("t", 2, &[]);
+    let old = classic_group(&mut world);
+    let mut second = Classic::new(&mut world, Some("i"));
+    world.send(second.client, JOIN, &second.joining(&[]));
+    assert_eq!(old.beat(&mut world), ErrorCode::RebalanceInProgress);
+    world.ask(old.client, JOIN, &old.joining(&[0, 1]));
+    second.id = world.received::<JoinGroupRequest>(second.client, JOIN).unwrap().member_id.to_string();
+    let mut new = Member::new(&mut world, "new");
+    assert_eq!(error(&new.join(&mut world, &["t"])), ErrorCode::GroupIdNotFound);
+    assert_ne!(classic_state(&mut world), "Dead");
+}
+
 #[test]
 fn the_policy_says_which_ways_a_group_may_go() {
     for policy in ["disabled", "DOWNGRADE"] {

@@ -66,6 +66,11 @@ pub struct Leaver {
 }
 
 impl ClassicGroup {
+    /// Whether it has more members than it may have: a coordinator with another `group.max.size` has let them in.
+    pub(super) fn is_too_large(&self, effects: &Effects<'_>) -> bool {
+        self.members.len() > effects.settings.max_size
+    }
+
     /// Whether there is room for who wants to join.
     fn accepts(&self, member_id: &str, max_size: usize) -> bool {
         let known = self.members.get(member_id);

@@ -520,6 +520,13 @@ impl ShardState for Groups {
                 Group::Consumer(group) => group.start_timers(effects),
             }
         }
+        // The coordinator before may have allowed more members.
+        for id in self.names.keys() {
+            if let Some(group) = self.classic.get_mut(id).filter(|group| group.is_too_large(effects)) {
+                effects.turn_to(id);
+                group.prepare_rebalance(effects);
+            }
+        }
     }
 
     fn timer(&mut self, group: &Arc<str>, kind: &TimerKind, effects: &mut Effects<'_>) {
