@@ -4,11 +4,14 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsOptions;
 import org.apache.kafka.clients.admin.TransactionDescription;
 import org.apache.kafka.clients.admin.TransactionState;
 import org.apache.kafka.clients.consumer.Consumer;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -18,6 +21,7 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
 import org.apache.kafka.common.errors.ProducerFencedException;
+import org.apache.kafka.common.errors.TimeoutException;
 
 /** Transactional producers, and readers of what they have committed. */
 final class TransactionTests {
@@ -33,7 +37,10 @@ final class TransactionTests {
     suite.test("transaction_over_partitions", tests::overPartitions);
     suite.test("transaction_fenced", tests::fenced);
     suite.test("transaction_timed_out", tests::timedOut);
+    suite.test("transaction_fence_producers", tests::fenceProducers);
+    suite.test("transaction_empty", tests::empty);
     suite.test("transaction_offsets", tests::offsets);
+    suite.test("transaction_offsets_pending", tests::offsetsPending);
     suite.test("transaction_consume_transform_produce", tests::consumeTransformProduce);
     suite.test("transaction_admin", tests::admin);
     suite.test("transaction_reader_waits", tests::readerWaits);
@@ -148,6 +155,66 @@ final class TransactionTests {
     Check.equal("values", List.of("young"), committed(topic, 1, 1));
   }
 
+  private interface Call {
+    void on(Producer<byte[], byte[]> producer) throws Exception;
+  }
+
+  /** An administrator fences a producer, and whatever it does next tells it so. */
+  private void fenceProducers() throws Exception {
+    String topic = broker.topic(1);
+    String group = "group-" + UUID.randomUUID();
+    String id = transactionalId();
+    Map<TopicPartition, OffsetAndMetadata> offsets = Map.of(new TopicPartition(topic, 0), new OffsetAndMetadata(1));
+    Map<String, Call> calls = Map.of(
+        "send", producer -> producer.send(record(topic, 0, "late")).get(),
+        "send offsets", producer -> producer.sendOffsetsToTransaction(offsets, new ConsumerGroupMetadata(group)),
+        "commit", Producer::commitTransaction);
+    try (Admin admin = broker.admin()) {
+      for (Map.Entry<String, Call> call : calls.entrySet()) {
+        try (Producer<byte[], byte[]> producer = begun(id)) {
+          producer.send(record(topic, 0, "lost")).get();
+          admin.fenceProducers(List.of(id)).all().get();
+          Throwable refused = null;
+          try {
+            call.getValue().on(producer);
+            producer.commitTransaction();
+          } catch (java.util.concurrent.ExecutionException failed) {
+            refused = failed.getCause();
+          } catch (KafkaException failed) {
+            refused = failed;
+          }
+          Check.that(call.getKey() + " failed with " + refused,
+              refused instanceof ProducerFencedException || refused instanceof InvalidProducerEpochException);
+        }
+      }
+      try (Producer<byte[], byte[]> producer = begun(id)) {
+        producer.send(record(topic, 0, "kept")).get();
+        producer.commitTransaction();
+      }
+      Check.equal("values", List.of("kept"), committed(topic, 1, 1));
+      Check.equal("offsets", Map.of(), admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get());
+    }
+  }
+
+  /** Transactions in which nothing happens, between others. */
+  private void empty() throws Exception {
+    String topic = broker.topic(1);
+    try (Producer<byte[], byte[]> producer = begun(transactionalId())) {
+      producer.send(record(topic, 0, "first")).get();
+      producer.commitTransaction();
+      for (int i = 0; i < 3; i++) {
+        producer.beginTransaction();
+        producer.abortTransaction();
+        producer.beginTransaction();
+        producer.commitTransaction();
+      }
+      producer.beginTransaction();
+      producer.send(record(topic, 0, "second")).get();
+      producer.commitTransaction();
+    }
+    Check.equal("values", List.of("first", "second"), committed(topic, 1, 2));
+  }
+
   /** Kafka looks for transactions that take too long every 10 s. */
   private void timedOut() throws Exception {
     String topic = broker.topic(1);
@@ -176,12 +243,35 @@ final class TransactionTests {
       consumer.assign(List.of(partition));
       producer.sendOffsetsToTransaction(Map.of(partition, new OffsetAndMetadata(7, "note")), consumer.groupMetadata());
       producer.abortTransaction();
-      Check.equal("offset after an abort", null, consumer.committed(java.util.Set.of(partition)).get(partition));
+      Check.equal("offset after an abort", null, consumer.committed(Set.of(partition)).get(partition));
       producer.beginTransaction();
       producer.sendOffsetsToTransaction(Map.of(partition, new OffsetAndMetadata(5, "note")), consumer.groupMetadata());
       producer.commitTransaction();
-      OffsetAndMetadata committed = consumer.committed(java.util.Set.of(partition)).get(partition);
+      OffsetAndMetadata committed = consumer.committed(Set.of(partition)).get(partition);
       Check.equal("offset after a commit", new OffsetAndMetadata(5, "note"), committed);
+    }
+  }
+
+  /** While a transaction with offsets is open, whoever wants stable ones waits in vain, and others get what there was before. */
+  private void offsetsPending() throws Exception {
+    String topic = broker.topic(1);
+    String group = "group-" + UUID.randomUUID();
+    TopicPartition partition = new TopicPartition(topic, 0);
+    Set<TopicPartition> only = Set.of(partition);
+    var stable = new ListConsumerGroupOffsetsOptions().requireStable(true);
+    try (Admin admin = broker.admin(); Consumer<byte[], byte[]> consumer = broker.consumer("group.id", group)) {
+      consumer.assign(only);
+      consumer.commitSync(Map.of(partition, new OffsetAndMetadata(3)));
+      try (Producer<byte[], byte[]> producer = begun(transactionalId())) {
+        producer.sendOffsetsToTransaction(Map.of(partition, new OffsetAndMetadata(7)), consumer.groupMetadata());
+        Check.fails("a consumer reads them", TimeoutException.class, () -> consumer.committed(only, Duration.ofMillis(1500)));
+        Check.equal("stable offsets for administrators", Map.of(),
+            admin.listConsumerGroupOffsets(group, stable).partitionsToOffsetAndMetadata().get());
+        Check.equal("offset for administrators", 3L,
+            admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get().get(partition).offset());
+        producer.abortTransaction();
+      }
+      Check.equal("offset after the abort", 3L, consumer.committed(only).get(partition).offset());
     }
   }
 
@@ -232,7 +322,7 @@ final class TransactionTests {
       producer.send(record(topic, 0, "value")).get();
       TransactionDescription open = admin.describeTransactions(List.of(id)).description(id).get();
       Check.equal("state", TransactionState.ONGOING, open.state());
-      Check.equal("partitions", java.util.Set.of(new TopicPartition(topic, 0)), open.topicPartitions());
+      Check.equal("partitions", Set.of(new TopicPartition(topic, 0)), open.topicPartitions());
       Check.that("the transaction is listed", admin.listTransactions().all().get().stream()
           .anyMatch(listed -> listed.transactionalId().equals(id) && listed.producerId() == open.producerId()));
       TopicPartition partition = new TopicPartition(topic, 0);
