@@ -14,8 +14,8 @@ use super::backlog::{Backlog, Next};
 use crate::api::{Party, Peer, PeerMessage};
 use crate::base::Instant;
 
-/// The most messages that are on their way over one link.
-pub(super) const WINDOW: usize = 1_000;
+/// The most messages that are on their way over one link: enough for a fetch of each of so many partitions.
+pub(super) const WINDOW: usize = 10_000;
 
 /// A message on its way.
 #[derive(Clone, Debug)]
