@@ -208,3 +208,42 @@ fn configs_are_described_with_where_they_come_from() {
     assert_eq!(ask(4, "2", None).error_code, ErrorCode::InvalidRequest.code());
     assert_eq!(ask(1, "x", None).error_code, ErrorCode::InvalidRequest.code());
 }
+
+#[test]
+fn topics_that_are_described_together_are_described_as_each_alone() {
+    use kafka_protocol::messages::DescribeConfigsRequest;
+    use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+    let mut world = World::new();
+    world.create_topic("plain", 1, &[]);
+    world.create_topic("own", 1, &[("retention.ms", "5")]);
+    world.create_topic("other", 1, &[]);
+    let client = world.connect();
+    let of = |name: &'static str, keys: Option<&[&'static str]>| {
+        let keys = keys.map(|keys| keys.iter().map(|key| StrBytes::from_static_str(key)).collect());
+        let resource = DescribeConfigsResource::default().with_resource_type(2);
+        resource.with_resource_name(StrBytes::from_static_str(name)).with_configuration_keys(keys)
+    };
+    let some: Option<&[&'static str]> = Some(&["retention.ms", "segment.ms"]);
+    let asked = [
+        of("plain", None),
+        of("own", None),
+        of("other", None),
+        of("plain", some),
+        of("own", some),
+        of("other", some),
+        of("missing", some),
+        of("plain", None),
+    ];
+    for (version, synonyms) in [(1, false), (4, true)] {
+        let request = DescribeConfigsRequest::default().with_include_synonyms(synonyms);
+        let request = request.with_include_documentation(version == 4);
+        let together = world.ask(client, version, &request.clone().with_resources(asked.to_vec())).results;
+        for (result, resource) in together.iter().zip(&asked) {
+            let alone = world.ask(client, version, &request.clone().with_resources(vec![resource.clone()]));
+            assert_eq!(*result, alone.results[0], "{:?}", resource.resource_name);
+        }
+        assert_ne!(together[0].configs, together[1].configs);
+        assert_eq!(together[0].configs, together[2].configs);
+        assert_eq!((together[3].configs.len(), together[6].configs.len()), (2, 0));
+    }
+}
