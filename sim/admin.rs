@@ -38,17 +38,13 @@ impl Admin {
 
     /// Something has come about.
     pub fn notice(&mut self, world: &mut World, notice: Notice) {
-        match notice {
-            Notice::Wake if self.is_done => {}
-            Notice::Wake => {
-                // What was asked may or may not have come about: it is not asked again.
-                self.contacts.give_up_slow(world);
-                self.act(world);
-                let after_ms = 500 + world.entropy.below(4_000);
-                world.schedule(after_ms, Incident::Wake(self.id));
-            }
-            Notice::Lost(connection) => drop(self.contacts.lost(connection)),
-            Notice::Answered(connection, frame) => drop(self.contacts.answered(connection, &frame)),
+        let is_awake = matches!(notice, Notice::Wake);
+        // What was asked may or may not have come about: it is not asked again.
+        self.contacts.take(world, notice);
+        if is_awake && !self.is_done {
+            self.act(world);
+            let after_ms = 500 + world.entropy.below(4_000);
+            world.schedule(after_ms, Incident::Wake(self.id));
         }
     }
 

@@ -1,5 +1,5 @@
 //! A consumer without a group: it reads every partition from its first offset on, of one topic all that is replicated, of
-//! the other what is committed.
+//! the others what is committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,17 +7,21 @@ use bytes::Bytes;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 
-use super::checkers::{Event, RecordName};
-use super::contacts::{Contacts, TRANSACTIONS, topic};
+use super::checkers::{Event, Origin, RecordName};
+use super::contacts::{Contacts, Fate, OUTPUT, TOPIC, TRANSACTIONS, topic};
+use super::passing;
 use super::world::{self, ClientId, Incident, Notice, World};
-use crate::base::{ErrorCode, NodeId};
+use crate::base::NodeId;
 use crate::wire::batch::{BatchView, Codec, HEADER_LEN};
 use crate::wire::compression::decompress;
 use crate::wire::records::RecordIter;
 
-const FETCH: i16 = 12;
-const READ_UNCOMMITTED: i8 = 0;
-const READ_COMMITTED: i8 = 1;
+/// The version in which models fetch.
+pub const FETCH: i16 = 12;
+/// Isolation levels of Fetch.
+pub const READ_UNCOMMITTED: i8 = 0;
+/// Only what is committed.
+pub const READ_COMMITTED: i8 = 1;
 
 /// A model consumer.
 #[derive(Debug)]
@@ -29,11 +33,9 @@ pub struct Consumer {
     positions: BTreeMap<i32, i64>,
 }
 
+/// It asks for records alone.
 #[derive(Debug)]
-enum Asked {
-    Metadata,
-    Fetch,
-}
+struct Asked;
 
 impl Consumer {
     /// A consumer that has read nothing.
@@ -53,35 +55,20 @@ impl Consumer {
 
     /// Something has come about.
     pub fn notice(&mut self, world: &mut World, notice: Notice) {
-        match notice {
-            Notice::Wake => {
-                let failed = self.contacts.give_up_slow(world);
-                failed.iter().for_each(|(broker, asked)| self.failed(*broker, asked));
-                self.go_on(world);
-                let after_ms = 50 + world.entropy.below(200);
-                world.schedule(after_ms, Incident::Wake(self.id));
-            }
-            Notice::Lost(connection) => {
-                if let Some((broker, Some(asked))) = self.contacts.lost(connection) {
-                    self.failed(broker, &asked);
-                }
-            }
-            Notice::Answered(connection, frame) => {
-                match self.contacts.answered(connection, &frame) {
-                    None => return,
-                    Some((_, Asked::Metadata)) => self.contacts.take_metadata(frame),
-                    Some((broker, Asked::Fetch)) => self.take_records(world, broker, frame),
-                }
-                self.go_on(world);
+        let is_awake = matches!(notice, Notice::Wake);
+        let is_lost = matches!(notice, Notice::Lost(_));
+        for Fate { broker, answer, .. } in self.contacts.take(world, notice) {
+            match answer {
+                Some(frame) => self.take_records(world, broker, frame),
+                None => self.contacts.forget_leader_of_all(broker),
             }
         }
-    }
-
-    fn failed(&mut self, broker: NodeId, asked: &Asked) {
-        if matches!(asked, Asked::Fetch) {
-            for partition in self.led_by(broker) {
-                self.contacts.forget_leader(partition);
-            }
+        if !is_lost {
+            self.go_on(world);
+        }
+        if is_awake {
+            let after_ms = 50 + world.entropy.below(200);
+            world.schedule(after_ms, Incident::Wake(self.id));
         }
     }
 
@@ -94,11 +81,7 @@ impl Consumer {
         for partition in 0..self.contacts.partitions {
             self.positions.entry(partition).or_default();
         }
-        let lacks_leader = |partition: &i32| self.contacts.leader(*partition).is_none();
-        let needs_metadata = self.positions.is_empty() || self.positions.keys().any(lacks_leader);
-        if needs_metadata && !self.contacts.is_asked(|asked| matches!(asked, Asked::Metadata)) {
-            self.contacts.ask_metadata(world, Asked::Metadata);
-        }
+        self.contacts.look_up_leaders(world);
         let mut leaders: Vec<NodeId> =
             self.positions.keys().filter_map(|partition| self.contacts.leader(*partition)).collect();
         leaders.sort_unstable();
@@ -107,16 +90,16 @@ impl Consumer {
             let positions = self.led_by(leader).into_iter().map(|partition| {
                 (partition, self.positions[&partition], self.contacts.leader_epoch(partition))
             });
-            let isolation = if self.topic == TRANSACTIONS { READ_COMMITTED } else { READ_UNCOMMITTED };
+            let isolation = if self.topic == TOPIC { READ_UNCOMMITTED } else { READ_COMMITTED };
             let request = fetch(self.topic, positions).with_isolation_level(isolation);
-            self.contacts.ask(world, leader, FETCH, &request, Asked::Fetch);
+            self.contacts.ask(world, leader, FETCH, &request, Asked);
         }
     }
 
     fn take_records(&mut self, world: &mut World, broker: NodeId, frame: Bytes) {
         for (partition, outcome) in read_fetched(frame) {
             match outcome {
-                Err(code) if is_passing(code) => self.contacts.forget_leader(partition),
+                Err(code) if passing::for_readers(code) => self.contacts.forget_leader(partition),
                 Err(code) => {
                     let what = format!(
                         "consumer {} at {:?} was refused with {code} on partition {partition} by broker {}",
@@ -126,15 +109,13 @@ impl Consumer {
                     self.contacts.forget_leader(partition);
                 }
                 Ok(fetched) => {
-                    let position = self.positions.entry(partition).or_default();
-                    for (offset, name) in
-                        fetched.records.into_iter().filter(|(offset, _)| *offset >= *position)
-                    {
-                        world.note(match self.topic {
-                            TRANSACTIONS => Event::ReadCommitted { partition, offset, name },
-                            _ => Event::Read { reader: self.id, partition, offset, name },
-                        });
+                    let position = self.positions.get(&partition).copied().unwrap_or_default();
+                    for (offset, value) in &fetched.records {
+                        if *offset >= position {
+                            world.note(self.read(partition, *offset, value));
+                        }
                     }
+                    let position = self.positions.entry(partition).or_default();
                     *position = (*position).max(fetched.next_offset);
                 }
             }
@@ -142,13 +123,36 @@ impl Consumer {
     }
 }
 
+impl Consumer {
+    /// What the checkers are told of a record.
+    fn read(&self, partition: i32, offset: i64, value: &[u8]) -> Event {
+        let name = || RecordName::read(value).expect("records have names");
+        match self.topic {
+            TRANSACTIONS => Event::ReadCommitted { partition, offset, name: name() },
+            OUTPUT => {
+                let origin = Origin::read(value).expect("what is made of a record tells of which");
+                Event::Transformed { origin, partition, offset }
+            }
+            _ => Event::Read { reader: self.id, partition, offset, name: name() },
+        }
+    }
+}
+
 /// What a partition's part of a Fetch answer holds.
 #[derive(Debug)]
 pub struct Fetched {
-    /// Records and their offsets.
-    pub records: Vec<(i64, RecordName)>,
+    /// Records' offsets and values.
+    pub records: Vec<(i64, Bytes)>,
     /// The offset behind the last batch; 0 if there is none.
     pub next_offset: i64,
+}
+
+impl Fetched {
+    /// Records' offsets and names.
+    pub fn names(&self) -> Vec<(i64, RecordName)> {
+        let name = |value: &Bytes| RecordName::read(value).expect("records have names");
+        self.records.iter().map(|(offset, value)| (*offset, name(value))).collect()
+    }
 }
 
 /// Where a reader goes on: a partition, the next offset, and the epoch of the leader that it knows.
@@ -190,19 +194,6 @@ pub fn read_fetched(frame: Bytes) -> Vec<(i32, Result<Fetched, i16>)> {
     partitions.map(read).collect()
 }
 
-/// Whether an error goes by when another leader is asked, or later.
-pub fn is_passing(code: i16) -> bool {
-    let passing = [
-        ErrorCode::UnknownTopicOrPartition,
-        ErrorCode::LeaderNotAvailable,
-        ErrorCode::NotLeaderOrFollower,
-        ErrorCode::OffsetNotAvailable,
-        ErrorCode::FencedLeaderEpoch,
-        ErrorCode::UnknownLeaderEpoch,
-    ];
-    passing.iter().any(|error| error.code() == code)
-}
-
 /// The records of whole batches, but for those of aborted transactions: each begins at an offset, of a producer.
 fn records_of(mut bytes: Bytes, mut aborted: Vec<(i64, i64)>) -> Fetched {
     let mut fetched = Fetched { records: Vec::new(), next_offset: 0 };
@@ -240,8 +231,7 @@ fn records_of(mut bytes: Bytes, mut aborted: Vec<(i64, i64)>) -> Fetched {
         }
         for record in records {
             let offset = view.base_offset() + i64::from(record.offset_delta);
-            let name = record.value.and_then(RecordName::read);
-            fetched.records.push((offset, name.expect("records have names")));
+            fetched.records.push((offset, Bytes::copy_from_slice(record.value.unwrap_or_default())));
         }
     }
     fetched

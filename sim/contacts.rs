@@ -1,18 +1,19 @@
-//! What every client has: connections to brokers, each with one request at a time, and who leads what.
+//! What every client has: connections to brokers, each with one request at a time, who leads what, and who coordinates what.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::metadata_response::MetadataResponsePartition;
-use kafka_protocol::messages::{MetadataRequest, MetadataResponse, TopicName};
+use kafka_protocol::messages::{FindCoordinatorRequest, MetadataRequest, MetadataResponse, TopicName};
 use kafka_protocol::protocol::{Request, StrBytes};
 
-use super::world::{self, ClientId, World};
+use super::world::{self, ClientId, Notice, World};
 use crate::base::{ConnectionId, NodeId};
 
-/// The version in which models ask for metadata.
+/// The versions in which models ask who leads and who coordinates.
 const METADATA: i16 = 12;
+const FIND_COORDINATOR: i16 = 4;
 /// After so long without an answer a client closes the connection (`request.timeout.ms`).
 const REQUEST_TIMEOUT_MS: u64 = 8_000;
 
@@ -22,6 +23,9 @@ pub const TOPIC: &str = "t";
 /// The topic of those with.
 pub const TRANSACTIONS: &str = "x";
 
+/// The topic of what pipelines make of their input.
+pub const OUTPUT: &str = "o";
+
 /// A client's connections, and what it knows of the cluster. `A` says what it has asked on one.
 #[derive(Debug)]
 pub struct Contacts<A> {
@@ -30,9 +34,19 @@ pub struct Contacts<A> {
     bootstrap: Vec<NodeId>,
     by_broker: BTreeMap<NodeId, Contact<A>>,
     leaders: BTreeMap<i32, (NodeId, i32)>,
+    coordinators: BTreeMap<Coordinated, NodeId>,
     /// How many partitions the topic has; 0 while that isn't known.
     pub partitions: i32,
     next_correlation_id: i32,
+}
+
+/// What has a coordinator.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Coordinated {
+    /// A group.
+    Group(&'static str),
+    /// A transactional id.
+    Transactions(StrBytes),
 }
 
 #[derive(Debug)]
@@ -43,9 +57,28 @@ struct Contact<A> {
 
 #[derive(Debug)]
 struct Asked<A> {
-    what: A,
+    what: What<A>,
     correlation_id: i32,
     since_ms: u64,
+}
+
+/// What the contacts ask for themselves, and what their client does.
+#[derive(Debug)]
+enum What<A> {
+    Metadata,
+    Coordinator(Coordinated),
+    Own(A),
+}
+
+/// What has become of something that was asked.
+#[derive(Debug)]
+pub struct Fate<A> {
+    /// What was asked.
+    pub asked: A,
+    /// Of whom.
+    pub broker: NodeId,
+    /// The answer; none if there won't be one.
+    pub answer: Option<Bytes>,
 }
 
 /// A topic's name as the codec has it.
@@ -62,9 +95,15 @@ impl<A> Contacts<A> {
             bootstrap,
             by_broker: BTreeMap::new(),
             leaders: BTreeMap::new(),
+            coordinators: BTreeMap::new(),
             partitions: 0,
             next_correlation_id: 0,
         }
+    }
+
+    /// The topic.
+    pub fn topic(&self) -> &'static str {
+        self.topic
     }
 
     /// The leader of a partition, as far as is known.
@@ -82,9 +121,23 @@ impl<A> Contacts<A> {
         self.leaders.remove(&partition);
     }
 
+    /// A broker may not lead any more what it led.
+    pub fn forget_leader_of_all(&mut self, broker: NodeId) {
+        self.leaders.retain(|_, (leader, _)| *leader != broker);
+    }
+
+    /// The coordinator is not who it was.
+    pub fn forget_coordinator(&mut self, of: &Coordinated) {
+        self.coordinators.remove(of);
+    }
+
     /// Whether something of this kind is asked, of whomever.
     pub fn is_asked(&self, what: impl Fn(&A) -> bool) -> bool {
-        self.by_broker.values().any(|contact| contact.asked.as_ref().is_some_and(|asked| what(&asked.what)))
+        self.asks().any(|asked| matches!(asked, What::Own(own) if what(own)))
+    }
+
+    fn asks(&self) -> impl Iterator<Item = &What<A>> {
+        self.by_broker.values().filter_map(|contact| Some(&contact.asked.as_ref()?.what))
     }
 
     /// Any broker.
@@ -103,6 +156,17 @@ impl<A> Contacts<A> {
         request: &R,
         what: A,
     ) -> bool {
+        self.ask_what(world, broker, version, request, What::Own(what))
+    }
+
+    fn ask_what<R: Request>(
+        &mut self,
+        world: &mut World,
+        broker: NodeId,
+        version: i16,
+        request: &R,
+        what: What<A>,
+    ) -> bool {
         if !self.by_broker.contains_key(&broker) {
             let Some(connection) = world.connect(self.client, broker) else { return false };
             self.by_broker.insert(broker, Contact { connection, asked: None });
@@ -117,16 +181,69 @@ impl<A> Contacts<A> {
         true
     }
 
-    /// Asks any broker who leads what, unless that is asked already.
-    pub fn ask_metadata(&mut self, world: &mut World, what: A) {
-        let broker = self.any(world);
-        let topics = vec![MetadataRequestTopic::default().with_name(Some(topic(self.topic)))];
-        let request = MetadataRequest::default().with_topics(Some(topics));
-        self.ask(world, broker, METADATA, &request, what);
+    /// Asks any broker who leads what, if that isn't known of every partition nor asked already. Returns whether the
+    /// topic is known.
+    pub fn look_up_leaders(&mut self, world: &mut World) -> bool {
+        let knows_leaders = |partition: i32| self.leaders.contains_key(&partition);
+        let lacks = self.partitions == 0 || !(0..self.partitions).all(knows_leaders);
+        if lacks && !self.asks().any(|asked| matches!(asked, What::Metadata)) {
+            let broker = self.any(world);
+            let topics = vec![MetadataRequestTopic::default().with_name(Some(topic(self.topic)))];
+            let request = MetadataRequest::default().with_topics(Some(topics));
+            self.ask_what(world, broker, METADATA, &request, What::Metadata);
+        }
+        self.partitions > 0
     }
 
-    /// Takes up who leads what.
-    pub fn take_metadata(&mut self, frame: Bytes) {
+    /// Who coordinates something; if that isn't known, any broker is asked, unless one is already.
+    pub fn coordinator(&mut self, world: &mut World, of: &Coordinated) -> Option<NodeId> {
+        if let Some(coordinator) = self.coordinators.get(of) {
+            return Some(*coordinator);
+        }
+        if !self.asks().any(|asked| matches!(asked, What::Coordinator(asked) if asked == of)) {
+            let broker = self.any(world);
+            let (kind, key) = match of {
+                Coordinated::Group(group) => (0, StrBytes::from_static_str(group)),
+                Coordinated::Transactions(id) => (1, id.clone()),
+            };
+            let request =
+                FindCoordinatorRequest::default().with_key_type(kind).with_coordinator_keys(vec![key]);
+            self.ask_what(world, broker, FIND_COORDINATOR, &request, What::Coordinator(of.clone()));
+        }
+        None
+    }
+
+    /// Takes in what has come about: an answer, the loss of a connection, or that answers are overdue, whose connections
+    /// are closed. Returns what has become of what the client asked.
+    pub fn take(&mut self, world: &mut World, notice: Notice) -> Vec<Fate<A>> {
+        match notice {
+            Notice::Wake => self.give_up_slow(world),
+            Notice::Lost(connection) => self.lost(connection).into_iter().collect(),
+            Notice::Answered(connection, frame) => self.answered(connection, frame).into_iter().collect(),
+        }
+    }
+
+    fn answered(&mut self, connection: ConnectionId, frame: Bytes) -> Option<Fate<A>> {
+        let (broker, contact) =
+            self.by_broker.iter_mut().find(|(_, contact)| contact.connection == connection)?;
+        let broker = *broker;
+        let Asked { what, correlation_id, .. } = contact.asked.take()?;
+        let answered = frame.first_chunk().map(|bytes| i32::from_be_bytes(*bytes));
+        assert_eq!(answered, Some(correlation_id), "answers come in the order of requests");
+        match what {
+            What::Metadata => self.take_metadata(frame),
+            What::Coordinator(of) => {
+                let (_, response) = world::read::<FindCoordinatorRequest>(frame, FIND_COORDINATOR);
+                if let Some(found) = response.coordinators.first().filter(|found| found.error_code == 0) {
+                    self.coordinators.insert(of, NodeId(found.node_id.0));
+                }
+            }
+            What::Own(asked) => return Some(Fate { asked, broker, answer: Some(frame) }),
+        }
+        None
+    }
+
+    fn take_metadata(&mut self, frame: Bytes) {
         let (_, response): (_, MetadataResponse) = world::read::<MetadataRequest>(frame, METADATA);
         let Some(found) = response.topics.first().filter(|found| found.error_code == 0) else { return };
         self.partitions = found.partitions.len() as i32;
@@ -137,26 +254,17 @@ impl<A> Contacts<A> {
         self.leaders = led.map(leader).collect();
     }
 
-    /// An answer has come: what it answers, and from whom. None if nobody waits for it any more.
-    pub fn answered(&mut self, connection: ConnectionId, frame: &Bytes) -> Option<(NodeId, A)> {
-        let (broker, contact) =
-            self.by_broker.iter_mut().find(|(_, contact)| contact.connection == connection)?;
-        let asked = contact.asked.take()?;
-        let correlation_id = frame.first_chunk().map(|bytes| i32::from_be_bytes(*bytes));
-        assert_eq!(correlation_id, Some(asked.correlation_id), "answers come in the order of requests");
-        Some((*broker, asked.what))
-    }
-
-    /// A connection is gone: what was asked on it, and of whom.
-    pub fn lost(&mut self, connection: ConnectionId) -> Option<(NodeId, Option<A>)> {
+    /// A connection is gone, and with it whatever its broker coordinated.
+    fn lost(&mut self, connection: ConnectionId) -> Option<Fate<A>> {
         let (broker, _) = self.by_broker.iter().find(|(_, contact)| contact.connection == connection)?;
         let broker = *broker;
+        self.coordinators.retain(|_, coordinator| *coordinator != broker);
         let contact = self.by_broker.remove(&broker)?;
-        Some((broker, contact.asked.map(|asked| asked.what)))
+        Self::failed(broker, contact)
     }
 
-    /// Closes connections that owe an answer for too long; returns what was asked on them.
-    pub fn give_up_slow(&mut self, world: &mut World) -> Vec<(NodeId, A)> {
+    /// Closes connections that owe an answer for too long.
+    fn give_up_slow(&mut self, world: &mut World) -> Vec<Fate<A>> {
         let is_slow = |contact: &Contact<A>| {
             contact.asked.as_ref().is_some_and(|asked| world.now_ms - asked.since_ms > REQUEST_TIMEOUT_MS)
         };
@@ -166,13 +274,21 @@ impl<A> Contacts<A> {
         for broker in slow {
             let Some(contact) = self.by_broker.remove(&broker) else { continue };
             world.close(contact.connection);
-            given_up.extend(contact.asked.map(|asked| (broker, asked.what)));
+            given_up.extend(Self::failed(broker, contact));
         }
         given_up
     }
 
+    fn failed(broker: NodeId, contact: Contact<A>) -> Option<Fate<A>> {
+        match contact.asked?.what {
+            What::Own(asked) => Some(Fate { asked, broker, answer: None }),
+            What::Metadata | What::Coordinator(_) => None,
+        }
+    }
+
     /// Closes all connections, as a client that crashes.
     pub fn close_all(&mut self, world: &mut World) {
+        self.coordinators.clear();
         for contact in std::mem::take(&mut self.by_broker).into_values() {
             world.close(contact.connection);
         }

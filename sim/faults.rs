@@ -33,8 +33,12 @@ pub struct Faults {
 pub enum Misfortune {
     /// Nothing more.
     None,
-    /// A member of the group crashes.
-    MemberCrashes,
+    /// A member of a group or a producer of transactions crashes.
+    ClientCrashes,
+    /// One of them does nothing for so many milliseconds.
+    ClientPauses(u64),
+    /// A pipeline is followed by another with the same transactional id, while it works.
+    PipelineIsFollowed,
 }
 
 impl Faults {
@@ -50,7 +54,7 @@ impl Faults {
         world.schedule(pause_ms, Incident::Fault);
         let broker = self.any_broker();
         let for_ms = self.entropy.below(MAX_MS);
-        match self.entropy.below(14) {
+        match self.entropy.below(17) {
             0..=2 => self.end(world, broker, Command::KillBroker(broker), for_ms),
             3 => self.end(world, broker, Command::StopBroker(broker), for_ms),
             4 | 5 => {
@@ -76,7 +80,9 @@ impl Faults {
                     world.break_connection(*id);
                 }
             }
-            _ => return Misfortune::MemberCrashes,
+            13 => return Misfortune::PipelineIsFollowed,
+            14 => return Misfortune::ClientPauses(2 * for_ms),
+            _ => return Misfortune::ClientCrashes,
         }
         Misfortune::None
     }

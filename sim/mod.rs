@@ -8,24 +8,36 @@
 //! A seed is a run, bit for bit: [`run`] says so with a digest of all that was sent and decided.
 //!
 //! - `world.rs`: the cluster, the network between it and the clients, the clock.
-//! - `contacts.rs`: what every client has: connections to brokers, and who leads what.
-//! - `producer.rs`, `consumer.rs`, `member.rs`, `consumer_member.rs`, `transactor.rs`,
-//!   `admin.rs`: the clients.
+//! - `contacts.rs`: what every client has: connections to brokers, who leads and who coordinates what. `passing.rs`: which
+//!   errors a client gets over.
+//! - `producer.rs`, `consumer.rs`, `admin.rs`: the simpler clients.
+//! - `member.rs`: a member of a group, over `group.rs` and `share.rs`, which both protocols share: `classic.rs` and
+//!   `reconciling.rs`.
+//! - `transactor.rs`: a producer of transactions, and `pipeline.rs`: a member whose offsets are committed in transactions,
+//!   both over `transactional.rs`.
+//! - `clients.rs`: which of them there are.
 //! - `faults.rs`: what goes wrong, and how it is made whole.
 //! - `checkers/`: what may never happen, one a file, each with a bug that can be planted
 //!   ([`Bug`](crate::base::planted::Bug)) and that it finds.
 
 mod admin;
 pub mod checkers;
+mod classic;
+mod clients;
 mod consumer;
-mod consumer_member;
 mod contacts;
 mod faults;
+mod group;
 mod member;
+mod passing;
+mod pipeline;
 mod producer;
+mod reconciling;
 mod scenario;
+mod share;
 #[cfg(test)]
 mod tests;
+mod transactional;
 mod transactor;
 mod world;
 

@@ -9,9 +9,10 @@ use kafka_protocol::messages::{
 };
 
 use super::checkers::{Event, RecordName};
-use super::contacts::{Contacts, TOPIC, topic};
+use super::contacts::{Contacts, Fate, TOPIC, topic};
+use super::passing;
 use super::world::{self, ClientId, Incident, Notice, World};
-use crate::base::{ErrorCode, NodeId};
+use crate::base::NodeId;
 use crate::wire::batch::Codec;
 use crate::wire::records::{BatchBuilder, BatchHeader};
 
@@ -46,7 +47,6 @@ struct Batch {
 
 #[derive(Debug)]
 enum Asked {
-    Metadata,
     ProducerId,
     Produce(i32),
 }
@@ -76,31 +76,21 @@ impl Producer {
 
     /// Something has come about.
     pub fn notice(&mut self, world: &mut World, notice: Notice) {
-        match notice {
-            Notice::Wake => {
-                for (_, asked) in self.contacts.give_up_slow(world) {
-                    self.failed(&asked);
-                }
-                self.go_on(world);
-                if !self.is_done() {
-                    let after_ms = 20 + world.entropy.below(200);
-                    world.schedule(after_ms, Incident::Wake(self.id));
-                }
+        let is_awake = matches!(notice, Notice::Wake);
+        let is_lost = matches!(notice, Notice::Lost(_));
+        for Fate { asked, answer, .. } in self.contacts.take(world, notice) {
+            match (asked, answer) {
+                (asked, None) => self.failed(&asked),
+                (Asked::ProducerId, Some(frame)) => self.take_producer_id(frame),
+                (Asked::Produce(partition), Some(frame)) => self.take_answer(world, partition, frame),
             }
-            Notice::Lost(connection) => {
-                if let Some((_, Some(asked))) = self.contacts.lost(connection) {
-                    self.failed(&asked);
-                }
-            }
-            Notice::Answered(connection, frame) => {
-                match self.contacts.answered(connection, &frame) {
-                    None => return,
-                    Some((_, Asked::Metadata)) => self.contacts.take_metadata(frame),
-                    Some((_, Asked::ProducerId)) => self.take_producer_id(frame),
-                    Some((_, Asked::Produce(partition))) => self.take_answer(world, partition, frame),
-                }
-                self.go_on(world);
-            }
+        }
+        if !is_lost {
+            self.go_on(world);
+        }
+        if is_awake && !self.is_done() {
+            let after_ms = 20 + world.entropy.below(200);
+            world.schedule(after_ms, Incident::Wake(self.id));
         }
     }
 
@@ -117,11 +107,7 @@ impl Producer {
         for partition in 0..self.contacts.partitions {
             self.partitions.entry(partition).or_default();
         }
-        let lacks_leader = |partition: &i32| self.contacts.leader(*partition).is_none();
-        let needs_metadata = self.partitions.is_empty() || self.partitions.keys().any(lacks_leader);
-        if needs_metadata && !self.contacts.is_asked(|asked| matches!(asked, Asked::Metadata)) {
-            self.contacts.ask_metadata(world, Asked::Metadata);
-        }
+        self.contacts.look_up_leaders(world);
         let Some((producer_id, producer_epoch)) = self.producer else {
             if !self.contacts.is_asked(|asked| matches!(asked, Asked::ProducerId)) {
                 let broker = self.contacts.any(world);
@@ -183,14 +169,6 @@ impl Producer {
         let Some(progress) = self.partitions.get_mut(&partition) else { return };
         progress.in_flight = false;
         let answer = &response.responses[0].partition_responses[0];
-        let again = [
-            ErrorCode::UnknownTopicOrPartition,
-            ErrorCode::LeaderNotAvailable,
-            ErrorCode::NotLeaderOrFollower,
-            ErrorCode::RequestTimedOut,
-            ErrorCode::NotEnoughReplicas,
-            ErrorCode::NotEnoughReplicasAfterAppend,
-        ];
         match answer.error_code {
             0 => {
                 let Some(batch) = progress.batch.take() else { return };
@@ -201,7 +179,7 @@ impl Producer {
                 }
                 progress.acknowledged += batch.count;
             }
-            code if again.iter().any(|error| error.code() == code) => self.contacts.forget_leader(partition),
+            code if passing::for_writers(code) => self.contacts.forget_leader(partition),
             code => {
                 let what = format!("producer {} was refused with {code} on partition {partition}", self.id);
                 world.note(Event::Broken(what));

@@ -3,16 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::admin::Admin;
 use super::checkers::{self, Checker, Event};
-use super::consumer::Consumer;
-use super::consumer_member::ConsumerMember;
-use super::contacts::{TOPIC, TRANSACTIONS};
+use super::clients::{Clients, Ends};
+use super::contacts::{OUTPUT, TOPIC, TRANSACTIONS};
 use super::faults::{Faults, Misfortune};
-use super::member::Member;
-use super::producer::Producer;
-use super::transactor::Transactor;
-use super::world::{Incident, Notice, Step, World};
+use super::world::{Incident, Step, World};
 use crate::base::NodeId;
 use crate::base::entropy::Entropy;
 use crate::base::planted::{self, Bug};
@@ -23,7 +18,7 @@ use crate::controller::{ListenerEndpoint, NewTopic};
 /// How long everything may take to reach its end once nothing goes wrong any more.
 const PATIENCE_MS: u64 = 300_000;
 
-/// How many partitions the topic of transactions has.
+/// How many partitions the topics of transactions have.
 const TRANSACTION_PARTITIONS: i32 = 2;
 
 /// How much a run has done.
@@ -37,6 +32,8 @@ pub struct Counts {
     pub records: u64,
     /// Transactions that were committed.
     pub transactions: u64,
+    /// Records that pipelines have made, in some of these.
+    pub transformed: u64,
     /// Milliseconds of simulated time.
     pub simulated_ms: u64,
 }
@@ -47,6 +44,7 @@ impl std::ops::AddAssign for Counts {
         self.faults += other.faults;
         self.records += other.records;
         self.transactions += other.transactions;
+        self.transformed += other.transformed;
         self.simulated_ms += other.simulated_ms;
     }
 }
@@ -94,12 +92,12 @@ pub fn run_traced(seed: u64, tell: &mut dyn FnMut(&str)) -> Outcome {
     run.run_telling(tell)
 }
 
-/// Runs one seed with a bug planted, under the eyes of one checker alone.
-pub fn run_with_bug(seed: u64, bug: Bug, checker: &str) -> Outcome {
+/// Runs one seed with a bug planted, under the eyes of some checkers alone, by their names.
+pub fn run_with_bug(seed: u64, bug: Bug, looks: impl Fn(&str) -> bool) -> Outcome {
     planted::plant(Some(bug));
-    let mut only = checkers::all();
-    only.retain(|one| one.name() == checker);
-    let outcome = Run::new(seed, only).run();
+    let mut some = checkers::all();
+    some.retain(|one| looks(one.name()));
+    let outcome = Run::new(seed, some).run();
     planted::plant(None);
     outcome
 }
@@ -107,22 +105,12 @@ pub fn run_with_bug(seed: u64, bug: Bug, checker: &str) -> Outcome {
 struct Run {
     seed: u64,
     world: World,
-    clients: Vec<Client>,
+    clients: Clients,
     faults: Faults,
     fault_ms: u64,
-    partitions: i32,
+    topics: [(&'static str, i32); 3],
     checkers: Vec<Box<dyn Checker>>,
     counts: Counts,
-}
-
-#[derive(Debug)]
-enum Client {
-    Producer(Producer),
-    Consumer(Consumer),
-    Member(Member),
-    ConsumerMember(ConsumerMember),
-    Transactor(Transactor),
-    Admin(Admin),
 }
 
 impl Run {
@@ -139,7 +127,8 @@ impl Run {
         let cluster = Cluster::new(config, now).expect("the simulator's configs are valid");
         let max_latency_ms = 1 + draw.below(20);
         let mut world = World::new(cluster, root.stream("network"), max_latency_ms);
-        for (name, partitions) in [(TOPIC, partitions), (TRANSACTIONS, TRANSACTION_PARTITIONS)] {
+        let topics = topics(partitions);
+        for (name, partitions) in topics {
             world.command(Command::CreateTopic(NewTopic {
                 name: name.to_owned(),
                 partitions,
@@ -147,37 +136,7 @@ impl Run {
                 ..NewTopic::default()
             }));
         }
-        let mut clients = Vec::new();
-        for _ in 0..1 + draw.below(3) {
-            let records = 10 + draw.below(60);
-            clients.push(Client::Producer(Producer::new(clients.len(), ids.clone(), records)));
-        }
-        for _ in 0..1 + draw.below(2) {
-            clients.push(Client::Consumer(Consumer::new(clients.len(), ids.clone(), TOPIC)));
-        }
-        for _ in 0..draw.below(4) {
-            clients.push(Client::Member(Member::new(clients.len(), ids.clone())));
-        }
-        for _ in 0..draw.below(4) {
-            let member = ConsumerMember::new(clients.len(), ids.clone(), &mut world);
-            clients.push(Client::ConsumerMember(member));
-        }
-        let transactors = draw.below(3);
-        for _ in 0..transactors {
-            let transactions = 5 + draw.below(20);
-            clients.push(Client::Transactor(Transactor::new(clients.len(), ids.clone(), transactions)));
-        }
-        if transactors > 0 {
-            clients.push(Client::Consumer(Consumer::new(clients.len(), ids.clone(), TRANSACTIONS)));
-        }
-        if draw.below(2) == 0 {
-            let admin = Admin::new(clients.len(), ids.clone(), partitions, replicas as usize);
-            clients.push(Client::Admin(admin));
-        }
-        for client in 0..clients.len() {
-            let after_ms = draw.below(2_000);
-            world.schedule(after_ms, Incident::Wake(client));
-        }
+        let clients = Clients::draw(&mut draw, &mut world, ids.clone(), partitions, replicas as usize);
         world.schedule(draw.below(2_000), Incident::Fault);
         Run {
             seed,
@@ -185,7 +144,7 @@ impl Run {
             clients,
             faults: Faults::new(root.stream("faults"), ids, min_isr > 1),
             fault_ms: 10_000 + draw.below(50_000),
-            partitions,
+            topics,
             checkers,
             counts: Counts::default(),
         }
@@ -199,16 +158,7 @@ impl Run {
         let failure = self.live(tell).err();
         self.counts.faults = self.faults.count;
         self.counts.simulated_ms = self.world.now_ms;
-        let producers = self.clients.iter().filter_map(|client| match client {
-            Client::Producer(producer) => Some(producer.acknowledged()),
-            _ => None,
-        });
-        self.counts.records = producers.sum();
-        let transactors = self.clients.iter().filter_map(|client| match client {
-            Client::Transactor(transactor) => Some(transactor.committed()),
-            _ => None,
-        });
-        self.counts.transactions = transactors.sum();
+        self.clients.count(&mut self.counts);
         Outcome { digest: self.world.digest(), counts: self.counts, failure }
     }
 
@@ -222,16 +172,12 @@ impl Run {
         }
         self.world.now_ms = self.world.now_ms.max(self.fault_ms);
         self.faults.heal(&mut self.world);
-        for client in &mut self.clients {
-            if let Client::Admin(admin) = client {
-                admin.is_done = true;
-            }
-        }
+        self.world.resume_all();
+        self.clients.end_administration();
         let end_ms = self.world.now_ms + PATIENCE_MS;
         while !self.is_done() {
             let Some(step) = self.world.step(end_ms) else {
-                let what = format!("after {PATIENCE_MS} ms without faults: {}", self.unfinished());
-                return Err(self.failure("everything reaches its end", what));
+                return Err(self.too_late());
             };
             let taken = self.take(step, false);
             self.tell_state(&mut told, tell);
@@ -249,14 +195,15 @@ impl Run {
         self.counts.steps += 1;
         match step {
             Step::Passed => {}
-            Step::Fault if faults => {
-                if self.faults.strike(&mut self.world) == Misfortune::MemberCrashes {
-                    self.crash_member();
-                }
-            }
+            Step::Fault if faults => match self.faults.strike(&mut self.world) {
+                Misfortune::None => {}
+                Misfortune::ClientCrashes => self.clients.crash_one(&mut self.world),
+                Misfortune::ClientPauses(for_ms) => self.clients.pause_one(&mut self.world, for_ms),
+                Misfortune::PipelineIsFollowed => self.clients.follow_one(&mut self.world),
+            },
             Step::Fault => {}
             Step::Restart(broker) => self.faults.restart(&mut self.world, broker),
-            Step::Notice(client, notice) => self.tell(client, notice),
+            Step::Notice(client, notice) => self.clients.notice(&mut self.world, client, notice),
         }
         self.check()
     }
@@ -274,31 +221,6 @@ impl Run {
         if state != *told {
             tell(&format!("{} ms\n{state}", self.world.now_ms));
             *told = state;
-        }
-    }
-
-    fn tell(&mut self, client: usize, notice: Notice) {
-        match &mut self.clients[client] {
-            Client::Producer(producer) => producer.notice(&mut self.world, notice),
-            Client::Consumer(consumer) => consumer.notice(&mut self.world, notice),
-            Client::Member(member) => member.notice(&mut self.world, notice),
-            Client::ConsumerMember(member) => member.notice(&mut self.world, notice),
-            Client::Transactor(transactor) => transactor.notice(&mut self.world, notice),
-            Client::Admin(admin) => admin.notice(&mut self.world, notice),
-        }
-    }
-
-    fn crash_member(&mut self) {
-        let is_member = |client: &&mut Client| {
-            matches!(client, Client::Member(_) | Client::ConsumerMember(_) | Client::Transactor(_))
-        };
-        let count = self.clients.iter_mut().filter(is_member).count();
-        let chosen = self.world.entropy.below(count as u64) as usize;
-        match self.clients.iter_mut().filter(is_member).nth(chosen) {
-            Some(Client::Member(member)) => member.crash(&mut self.world),
-            Some(Client::ConsumerMember(member)) => member.crash(&mut self.world),
-            Some(Client::Transactor(transactor)) => transactor.crash(&mut self.world),
-            _ => {}
         }
     }
 
@@ -329,71 +251,43 @@ impl Run {
         Failure { seed: self.seed, at_ms: self.world.now_ms, checker, what: format!("{what}\n{states}") }
     }
 
-    /// Where each partition of a topic ends, if all that was written is replicated and no transaction is open.
-    fn ends(&self, topic: &str, partitions: i32) -> Option<BTreeMap<i32, i64>> {
+    /// Where each partition of each topic ends, if all that was written is replicated and no transaction is open.
+    fn ends(&self) -> Option<Ends> {
         let replicas = self.world.cluster.replica_states();
-        let leaders = replicas.iter().filter(|replica| replica.leads && &*replica.topic == topic);
-        let ends: BTreeMap<i32, i64> = leaders
-            .filter(|leader| leader.last_stable_offset == leader.log_end_offset)
-            .map(|leader| (leader.key.index, leader.log_end_offset))
-            .collect();
-        (ends.len() == partitions as usize).then_some(ends)
+        let ends_of = |(topic, partitions): (&'static str, i32)| {
+            let leaders = replicas.iter().filter(|replica| replica.leads && &*replica.topic == topic);
+            let ends: BTreeMap<i32, i64> = leaders
+                .filter(|leader| leader.last_stable_offset == leader.log_end_offset)
+                .map(|leader| (leader.key.index, leader.log_end_offset))
+                .collect();
+            (ends.len() == partitions as usize).then_some((topic, ends))
+        };
+        self.topics.into_iter().map(ends_of).collect()
     }
 
     fn is_done(&self) -> bool {
-        let Some(ends) = self.ends(TOPIC, self.partitions) else { return false };
-        let Some(ends_of_transactions) = self.ends(TRANSACTIONS, TRANSACTION_PARTITIONS) else {
-            return false;
-        };
-        let is_done = |client: &Client| match client {
-            Client::Producer(producer) => producer.is_done(),
-            Client::Transactor(transactor) => transactor.is_done(),
-            Client::Consumer(consumer) if consumer.topic() == TOPIC => consumer.has_read(&ends),
-            Client::Consumer(consumer) => consumer.has_read(&ends_of_transactions),
-            Client::Member(_) | Client::ConsumerMember(_) | Client::Admin(_) => true,
-        };
-        let classic = self.clients.iter().filter_map(|client| match client {
-            Client::Member(member) => Some(member.committed().cloned()),
-            _ => None,
-        });
-        let consumer = self.clients.iter().filter_map(|client| match client {
-            Client::ConsumerMember(member) => Some(member.committed()),
-            _ => None,
-        });
-        self.clients.iter().all(is_done) && have_committed(classic, &ends) && have_committed(consumer, &ends)
+        self.ends().is_some_and(|ends| self.clients.are_done(&ends))
+            && self.checkers.iter().all(|checker| checker.unfinished().is_none())
     }
 
-    fn unfinished(&self) -> String {
-        let ends = self.ends(TOPIC, self.partitions);
-        let ends_of_transactions = self.ends(TRANSACTIONS, TRANSACTION_PARTITIONS);
-        let unfinished = self.clients.iter().filter(|client| match client {
-            Client::Producer(producer) => !producer.is_done(),
-            Client::Transactor(transactor) => !transactor.is_done(),
-            Client::Consumer(consumer) => {
-                let ends = if consumer.topic() == TOPIC { &ends } else { &ends_of_transactions };
-                !ends.as_ref().is_some_and(|ends| consumer.has_read(ends))
-            }
-            Client::Member(_) | Client::ConsumerMember(_) => true,
-            Client::Admin(_) => false,
+    /// Something hasn't reached its end in time.
+    fn too_late(&self) -> Failure {
+        let ends = self.ends();
+        let clients = self.clients.unfinished(ends.as_ref().unwrap_or(&Ends::new()));
+        let is_done = ends.as_ref().is_some_and(|ends| self.clients.are_done(ends));
+        let unfinished = self.checkers.iter().find_map(|checker| {
+            let what = checker.unfinished().filter(|_| is_done)?;
+            Some((checker.name(), what))
         });
-        let clients: Vec<String> = unfinished.map(|client| format!("{client:?}")).collect();
-        format!("ends {ends:?} {ends_of_transactions:?}\n{}", clients.join("\n"))
+        let (checker, what) = unfinished.unwrap_or(("everything reaches its end", String::new()));
+        let what = format!("after {PATIENCE_MS} ms without faults: {what}\nends {ends:?}\n{clients}");
+        self.failure(checker, what)
     }
 }
 
-/// Whether a group's members together have committed all there is, if there are members; none of what a member has
-/// committed if it isn't settled.
-fn have_committed(
-    members: impl Iterator<Item = Option<BTreeMap<i32, i64>>>,
-    ends: &BTreeMap<i32, i64>,
-) -> bool {
-    let members: Vec<_> = members.collect();
-    let mut committed = BTreeMap::new();
-    for member in &members {
-        let Some(own) = member else { return false };
-        committed.extend(own.clone());
-    }
-    members.is_empty() || ends.iter().all(|(partition, end)| committed.get(partition) == Some(end))
+/// The topics and how many partitions they have.
+fn topics(partitions: i32) -> [(&'static str, i32); 3] {
+    [(TOPIC, partitions), (TRANSACTIONS, TRANSACTION_PARTITIONS), (OUTPUT, TRANSACTION_PARTITIONS)]
 }
 
 /// A replica, for people: one line.

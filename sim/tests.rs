@@ -20,29 +20,50 @@ fn nothing_goes_wrong_that_may_not() {
     }
 }
 
-/// Whether a checker sees a bug within some seeds.
-fn is_found(bug: Bug, checker: &str) -> bool {
-    let failures = (0..300).filter_map(|seed| run_with_bug(seed, bug, checker).failure);
-    failures.map(|failure| failure.checker).any(|name| name == checker)
+/// The seeds among the first in which a checker sees a bug.
+fn seeds_that_show(bug: Bug, checker: &str) -> impl Iterator<Item = u64> {
+    (0..300).filter(move |seed| {
+        let failure = run_with_bug(*seed, bug, |name| name == checker).failure;
+        failure.is_some_and(|failure| failure.checker == checker)
+    })
 }
+
+/// Every bug, with the checker that it is there for.
+const FOUND_BY: [(Bug, &str); 16] = [
+    (Bug::KeepsMembersBack, "members come to share a group's partitions"),
+    (Bug::AcknowledgesTooEarly, "no acknowledged record is lost"),
+    (Bug::ReadsTooFar, "consumers read what is replicated, and it stays"),
+    (Bug::ForgetsSequences, "records are in order, each once"),
+    (Bug::HighWatermarkFalls, "high watermarks rise"),
+    (Bug::KeepsLeaderEpoch, "a leader epoch has one leader"),
+    (Bug::AssignsTwice, "a partition has one owner in a generation"),
+    (Bug::AssignsUnreleased, "a partition has one owner in a generation"),
+    (Bug::ForgetsCommits, "committed offsets stay"),
+    (Bug::LosesAnswers, "requests are answered"),
+    (Bug::LeavesHoles, "offsets have no holes"),
+    (Bug::StableOffsetTooHigh, "last stable offsets rise below high watermarks"),
+    (Bug::ForgetsAborts, "read_committed shows what is committed"),
+    (Bug::ReadsOpenTransactions, "read_committed shows what is committed"),
+    (Bug::SplitsTransactions, "transactions are seen whole or not at all"),
+    (Bug::AdmitsZombies, "input comes out once"),
+];
 
 #[test]
 fn every_planted_bug_is_found_by_its_checker() {
-    for (bug, checker) in [
-        (Bug::AcknowledgesTooEarly, "no acknowledged record is lost"),
-        (Bug::ReadsTooFar, "consumers read what is replicated, and it stays"),
-        (Bug::ForgetsSequences, "records are in order, each once"),
-        (Bug::HighWatermarkFalls, "high watermarks rise"),
-        (Bug::KeepsLeaderEpoch, "a leader epoch has one leader"),
-        (Bug::AssignsTwice, "a partition has one owner in a generation"),
-        (Bug::ForgetsCommits, "committed offsets stay"),
-        (Bug::LosesAnswers, "requests are answered"),
-        (Bug::LeavesHoles, "offsets have no holes"),
-        (Bug::ForgetsAborts, "transactions are seen whole or not at all"),
-    ] {
-        assert!(is_found(bug, checker), "{bug:?}: {checker}");
-        let is_checker = checkers::all().iter().any(|one| one.name() == checker);
-        assert!(is_checker, "{checker}");
+    for (bug, checker) in FOUND_BY {
+        assert!(seeds_that_show(bug, checker).next().is_some(), "{bug:?}: {checker}");
     }
-    assert_eq!(checkers::all().len(), Bug::ALL.len(), "each has its own");
+    for bug in Bug::ALL {
+        assert!(FOUND_BY.iter().any(|(found, _)| *found == bug), "{bug:?}");
+    }
+    for checker in checkers::all() {
+        assert!(FOUND_BY.iter().any(|(_, name)| *name == checker.name()), "{checker:?}");
+    }
+}
+
+#[test]
+fn what_comes_out_twice_is_seen_by_nobody_else() {
+    let (bug, checker) = (Bug::AdmitsZombies, "input comes out once");
+    let is_seen_by_others = |seed| run_with_bug(seed, bug, |name| name != checker).failure.is_some();
+    assert!(seeds_that_show(bug, checker).any(|seed| !is_seen_by_others(seed)));
 }

@@ -39,7 +39,7 @@ pub enum Incident {
 }
 
 /// What a client is told.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Notice {
     /// It wanted to be woken.
     Wake,
@@ -84,6 +84,8 @@ pub struct World {
     scratch: BytesMut,
     notices: VecDeque<(ClientId, Notice)>,
     digest: u64,
+    /// Clients that do nothing until then.
+    paused_until_ms: BTreeMap<ClientId, u64>,
     /// Commands since they were last taken, if somebody wants them.
     pub commands: Option<Vec<String>>,
     /// The longest that a message is under way.
@@ -105,6 +107,7 @@ impl World {
             scratch: BytesMut::new(),
             notices: VecDeque::new(),
             digest: 0xCBF2_9CE4_8422_2325,
+            paused_until_ms: BTreeMap::new(),
             commands: None,
             max_latency_ms,
         }
@@ -179,6 +182,17 @@ impl World {
         self.collect();
     }
 
+    /// A client stops for a while, as one whose machine or garbage collector does: its connections stay open, and what
+    /// comes for it waits.
+    pub fn pause(&mut self, client: ClientId, for_ms: u64) {
+        self.paused_until_ms.insert(client, self.now_ms + for_ms);
+    }
+
+    /// Nobody is paused any more; what has come for them comes when it was to come.
+    pub fn resume_all(&mut self) {
+        self.paused_until_ms.clear();
+    }
+
     /// Connections that are open.
     pub fn connections(&self) -> impl Iterator<Item = (ConnectionId, NodeId, bool)> {
         self.ends.iter().map(|(id, end)| (*id, end.broker, end.asked))
@@ -226,6 +240,11 @@ impl World {
     }
 
     fn take(&mut self, incident: Incident) -> Step {
+        if let Some(until_ms) = self.paused_until(&incident) {
+            // In the order in which it came, and before what comes later.
+            self.schedule(until_ms - self.now_ms, incident);
+            return Step::Passed;
+        }
         match incident {
             Incident::Sent(id, bytes) => {
                 self.feed(id, &bytes);
@@ -254,6 +273,16 @@ impl World {
                 Step::Passed
             }
         }
+    }
+
+    /// Until when whoever is to be told of this hears of nothing.
+    fn paused_until(&self, incident: &Incident) -> Option<u64> {
+        let client = match incident {
+            Incident::Wake(client) => *client,
+            Incident::Answered(id, _) | Incident::Lost(id) => self.ends.get(id)?.client,
+            _ => return None,
+        };
+        self.paused_until_ms.get(&client).copied().filter(|until_ms| *until_ms > self.now_ms)
     }
 
     /// Has the cluster carry out a command; one that can't be carried out by now is passed over.

@@ -3,15 +3,20 @@
 
 mod acknowledged;
 mod answered;
+mod atomic;
 mod committed;
+mod convergence;
+mod exactly_once;
 mod high_watermark;
 mod holes;
+mod isolation;
 mod leaders;
 mod order;
 mod ownership;
 mod reads;
-mod transactions;
+mod stable_offset;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::world::{ClientId, World};
@@ -40,6 +45,30 @@ impl RecordName {
     }
 }
 
+/// Of which record another was made, in its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin {
+    /// The record's partition.
+    pub partition: i32,
+    /// Its name.
+    pub name: RecordName,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.partition, self.name)
+    }
+}
+
+impl Origin {
+    /// Reads a record's value.
+    pub fn read(value: &[u8]) -> Option<Self> {
+        let slash = value.iter().position(|byte| *byte == b'/')?;
+        let partition = std::str::from_utf8(&value[..slash]).ok()?.parse().ok()?;
+        Some(Origin { partition, name: RecordName::read(&value[slash + 1..])? })
+    }
+}
+
 /// What a client has been told, or has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -63,16 +92,36 @@ pub enum Event {
         /// Which record.
         name: RecordName,
     },
-    /// A member of the group was assigned a partition.
-    Assigned {
+    /// What a member owns has changed.
+    Owns {
         /// The group.
         group: &'static str,
-        /// The group's generation, or the member's epoch.
+        /// Who.
+        reader: ClientId,
+        /// In which generation of the group, or epoch of the member, and which partitions; none outside of the group.
+        share: Option<(i32, BTreeSet<i32>)>,
+        /// How many partitions there are.
+        of: i32,
+    },
+    /// A member has heard from the coordinator that it still owns what it thinks.
+    Confirmed {
+        /// The group.
+        group: &'static str,
+        /// Who.
+        reader: ClientId,
+        /// In which generation of the group, or epoch of the member.
         generation: i32,
-        /// The partition.
-        partition: i32,
-        /// Whose it is.
-        member: String,
+        /// What it owns.
+        partitions: BTreeSet<i32>,
+        /// When it asked.
+        asked_ms: u64,
+    },
+    /// A member has left, and won't come again.
+    Left {
+        /// The group.
+        group: &'static str,
+        /// Who.
+        reader: ClientId,
     },
     /// The group's offset was committed.
     Committed {
@@ -101,6 +150,11 @@ pub enum Event {
         /// The offset; -1 for none.
         offset: i64,
     },
+    /// A producer asks for a transaction to be committed.
+    Committing {
+        /// Its producer and number; its records are named so too.
+        name: RecordName,
+    },
     /// A transaction has ended, as far as its producer knows.
     Ended {
         /// Its producer and number; its records are named so too.
@@ -118,6 +172,22 @@ pub enum Event {
         offset: i64,
         /// Which record.
         name: RecordName,
+    },
+    /// There are pipelines, which make one record of each.
+    Transforming {
+        /// Of this topic's.
+        topic: &'static str,
+        /// Whether they read what is committed alone.
+        is_committed: bool,
+    },
+    /// A consumer of committed transactions got what a pipeline has made of a record.
+    Transformed {
+        /// Of which.
+        origin: Origin,
+        /// The partition.
+        partition: i32,
+        /// The offset.
+        offset: i64,
     },
     /// A client was told what nobody should be told here.
     Broken(String),
@@ -155,6 +225,11 @@ pub trait Checker: fmt::Debug {
         Ok(())
     }
 
+    /// What has yet to come about before all can be over, now that nothing goes wrong any more; none if nothing has.
+    fn unfinished(&self) -> Option<String> {
+        None
+    }
+
     /// All is over, and everything that was written has been read.
     ///
     /// # Errors
@@ -176,6 +251,10 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(ownership::Ownership::default()),
         Box::new(committed::Committed::default()),
         Box::new(answered::Answered::default()),
-        Box::new(transactions::Transactions::default()),
+        Box::new(stable_offset::StableOffset::default()),
+        Box::new(isolation::Isolation::default()),
+        Box::new(atomic::Atomic::default()),
+        Box::new(exactly_once::ExactlyOnce::default()),
+        Box::new(convergence::Convergence::default()),
     ]
 }

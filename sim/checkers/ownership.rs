@@ -1,13 +1,26 @@
-//! A partition has at most one owner in a generation of a group, or in an epoch of its members (KIP-848).
+//! A partition has at most one owner in a generation of a group, or in an epoch of its members (KIP-848); and no member is
+//! told that it still owns what another has been given since.
 
 use std::collections::BTreeMap;
 
 use super::{Checker, Event};
+use crate::cluster::ReplicaState;
+use crate::sim::world::{ClientId, World};
 
-/// Who was assigned what.
+/// Who owned and owns what.
 #[derive(Debug, Default)]
 pub struct Ownership {
-    owners: BTreeMap<(&'static str, i32, i32), String>,
+    owners: BTreeMap<(&'static str, i32, i32), ClientId>,
+    /// Who has come to own each partition last.
+    holders: BTreeMap<(&'static str, i32), Holder>,
+    now_ms: u64,
+}
+
+#[derive(Debug)]
+struct Holder {
+    reader: ClientId,
+    generation: i32,
+    since_ms: u64,
 }
 
 impl Checker for Ownership {
@@ -16,12 +29,66 @@ impl Checker for Ownership {
     }
 
     fn event(&mut self, event: &Event) -> Result<(), String> {
-        let Event::Assigned { group, generation, partition, member } = event else { return Ok(()) };
-        let owner = self.owners.entry((*group, *generation, *partition)).or_insert_with(|| member.clone());
-        if owner != member {
+        match event {
+            Event::Owns { group, reader, share, .. } => {
+                self.holders.retain(|(held, partition), holder| {
+                    let still_owns = share.as_ref().is_some_and(|(_, owned)| owned.contains(partition));
+                    held != group || holder.reader != *reader || still_owns
+                });
+                let owned = share
+                    .iter()
+                    .flat_map(|(generation, owned)| owned.iter().map(|partition| (*generation, *partition)));
+                for (generation, partition) in owned {
+                    self.own(group, *reader, generation, partition)?;
+                }
+            }
+            Event::Confirmed { group, reader, generation, partitions, asked_ms } => {
+                for partition in partitions {
+                    let Some(holder) = self.holders.get(&(*group, *partition)) else { continue };
+                    let is_given_away = holder.reader != *reader
+                        && holder.generation > *generation
+                        && holder.since_ms < *asked_ms;
+                    if is_given_away {
+                        return Err(format!(
+                            "client {reader} of group {group} was told after {asked_ms} ms that it still owns \
+                             partition {partition} in epoch {generation}, which has been {holder:?}'s before"
+                        ));
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn inspect(&mut self, world: &mut World, _: &[ReplicaState]) -> Result<(), String> {
+        self.now_ms = world.now_ms;
+        Ok(())
+    }
+}
+
+impl Ownership {
+    fn own(
+        &mut self,
+        group: &'static str,
+        reader: ClientId,
+        generation: i32,
+        partition: i32,
+    ) -> Result<(), String> {
+        let owner = *self.owners.entry((group, generation, partition)).or_insert(reader);
+        if owner != reader {
             return Err(format!(
-                "{owner} and {member} of group {group} both own partition {partition} in generation {generation}"
+                "clients {owner} and {reader} of group {group} both own partition {partition} in generation \
+                 {generation}"
             ));
+        }
+        let since_ms = self.now_ms;
+        let holder =
+            self.holders.entry((group, partition)).or_insert(Holder { reader, generation, since_ms });
+        if holder.reader == reader {
+            holder.generation = generation;
+        } else if holder.generation < generation {
+            *holder = Holder { reader, generation, since_ms };
         }
         Ok(())
     }

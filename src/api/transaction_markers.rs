@@ -10,6 +10,7 @@ use super::peers::{Party, Peer, PeerMessage};
 use super::transaction_waits::LOG_TIMEOUT_MS;
 use super::waits::{Ending, Key, Operation, Wait};
 use super::{AnyResponse, partitions, write_txn_markers};
+use crate::base::planted::{Bug, is_planted};
 use crate::base::{ConnectionId, ErrorCode, NodeId, PartitionKey};
 use crate::coordinator::transactions::{Markers, MarkersWritten, Producer};
 use crate::log::AppendOrigin;
@@ -65,9 +66,11 @@ pub(super) fn write(
     markers: Markers,
 ) {
     let Markers { id, producer, commit, coordinator_epoch, partitions } = markers;
-    let marker = Marker { commit, coordinator_epoch };
-    let rows = partitions.into_iter().map(|partition| Row::write(parts, partition, producer, marker));
-    let rows = rows.collect();
+    let write = |partition: (Arc<str>, i32)| {
+        let is_split = is_planted(Bug::SplitsTransactions) && partition.1 == 1;
+        Row::write(parts, partition, producer, Marker { commit: commit && !is_split, coordinator_epoch })
+    };
+    let rows = partitions.into_iter().map(write).collect();
     let mut wait = MarkersWait { rows, target: Target::Coordinator { peer, id, producer } };
     if wait.try_complete(parts).is_none() {
         let deadline = parts.now.instant.after_timeout_ms(LOG_TIMEOUT_MS);

@@ -24,11 +24,23 @@ pub enum Bug {
     LeavesHoles,
     /// Consumers are not told which transactions were aborted.
     ForgetsAborts,
+    /// Consumers of committed transactions are given those that are open.
+    ReadsOpenTransactions,
+    /// A last stable offset doesn't mind what is replicated.
+    StableOffsetTooHigh,
+    /// Some partitions of a transaction that is committed are told that it was aborted.
+    SplitsTransactions,
+    /// Offsets are committed in transactions for members that have no say in their group any more (KIP-447).
+    AdmitsZombies,
+    /// A member is given partitions before another has given them up (KIP-848).
+    AssignsUnreleased,
+    /// Members in some epochs are not moved to the next (KIP-848).
+    KeepsMembersBack,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 10] = [
+    pub const ALL: [Bug; 16] = [
         Bug::AcknowledgesTooEarly,
         Bug::ReadsTooFar,
         Bug::ForgetsSequences,
@@ -39,6 +51,12 @@ impl Bug {
         Bug::LosesAnswers,
         Bug::LeavesHoles,
         Bug::ForgetsAborts,
+        Bug::ReadsOpenTransactions,
+        Bug::StableOffsetTooHigh,
+        Bug::SplitsTransactions,
+        Bug::AdmitsZombies,
+        Bug::AssignsUnreleased,
+        Bug::KeepsMembersBack,
     ];
 }
 

@@ -59,13 +59,14 @@ pub(super) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     // If nobody listens any more, the exit code still tells.
     let _ = writeln!(
         out,
-        "{} seeds, {} failed: {} faults, {} acknowledged records, {} committed transactions, {} steps, {} h of simulated \
-         time, in {:.1} s",
+        "{} seeds, {} failed: {} faults, {} acknowledged records, {} committed transactions with {} \
+         transformed records, {} steps, {} h of simulated time, in {:.1} s",
         args.seeds,
         failures.len(),
         counts.faults,
         counts.records,
         counts.transactions,
+        counts.transformed,
         counts.steps,
         counts.simulated_ms / 3_600_000,
         began.elapsed().as_secs_f64()

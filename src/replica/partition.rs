@@ -112,6 +112,7 @@ impl Replica {
     /// Below this offset there is no open transaction (LSO).
     pub fn last_stable_offset(&self) -> i64 {
         match self.log.first_unstable_offset(self.high_watermark) {
+            None if is_planted(Bug::StableOffsetTooHigh) => self.log.log_end_offset(),
             Some(first) => first.min(self.high_watermark),
             None => self.high_watermark,
         }
@@ -123,6 +124,7 @@ impl Replica {
             Isolation::LogEnd => self.log.log_end_offset(),
             Isolation::HighWatermark if is_planted(Bug::ReadsTooFar) => self.log.log_end_offset(),
             Isolation::HighWatermark => self.high_watermark,
+            Isolation::LastStableOffset if is_planted(Bug::ReadsOpenTransactions) => self.high_watermark,
             Isolation::LastStableOffset => self.last_stable_offset(),
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::classic::{ClassicGroup, ClassicState};
 use super::protocols::once_committed;
 use super::{Effects, Group, GroupReply, Groups, OnCommit, Write};
+use crate::base::planted::{Bug, is_planted};
 use crate::base::{ErrorCode, WallTime};
 use crate::coordinator::records::{CommittedOffset, Record};
 use crate::coordinator::{InTransaction, Ticket};
@@ -135,6 +136,7 @@ impl Groups {
         effects: &mut Effects<'_>,
     ) -> Result<(Option<Ticket>, Vec<ErrorCode>), ErrorCode> {
         match self.classic.get(id) {
+            _ if commit.transaction.is_some() && is_planted(Bug::AdmitsZombies) => {}
             _ if self.consumer.contains_key(id) => {
                 let group = &self.consumer[id];
                 let is_nobodys =

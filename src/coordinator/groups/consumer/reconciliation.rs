@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 
 use super::{ConsumerMember, GroupError};
+use crate::base::planted::{Bug, is_planted};
 use crate::base::{ErrorCode, TopicId};
 use crate::coordinator::records::consumer_groups::{CurrentAssignment, MemberState, Partitions};
 
@@ -34,6 +35,9 @@ impl<F: Fn(TopicId, i32) -> bool> Reconciliation<'_, F> {
         let current = &member.current;
         Ok(match current.state {
             MemberState::Stable if current.epoch == self.target_epoch => current.clone(),
+            MemberState::Stable if is_planted(Bug::KeepsMembersBack) && current.epoch % 3 == 2 => {
+                current.clone()
+            }
             MemberState::UnrevokedPartitions if self.still_has(&current.pending_revocation) => {
                 current.clone()
             }
@@ -75,8 +79,10 @@ impl<F: Fn(TopicId, i32) -> bool> Reconciliation<'_, F> {
         for topic in topics {
             let target = self.target.get(topic).unwrap_or(&none);
             let assigned = current.assigned.get(topic).unwrap_or(&none);
+            let is_free =
+                |partition: &&i32| (self.is_free)(*topic, **partition) || is_planted(Bug::AssignsUnreleased);
             let (free, taken): (BTreeSet<i32>, BTreeSet<i32>) =
-                target.difference(assigned).partition(|partition| (self.is_free)(*topic, **partition));
+                target.difference(assigned).partition(is_free);
             if !taken.is_empty() {
                 next.state = MemberState::UnreleasedPartitions;
             }
