@@ -1,4 +1,8 @@
-//! An administrator: moves partitions to other brokers, and leaderships back to where they are preferred.
+//! An administrator: moves partitions to other brokers, and leaderships back to where they are preferred; in the end only
+//! looks after those that can't be led otherwise.
+//!
+//! Where a move is cancelled, the broker to which the partition was to go may be the only one that is eligible as its leader
+//! (KIP-966), although it is no replica any more: as with Kafka there is then no leader until it is one again.
 
 use kafka_protocol::messages::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
@@ -22,7 +26,7 @@ pub struct Admin {
     brokers: Vec<NodeId>,
     partitions: i32,
     replicas: usize,
-    /// Whether it has stopped.
+    /// Whether it moves nothing any more.
     pub is_done: bool,
 }
 
@@ -41,8 +45,12 @@ impl Admin {
         let is_awake = matches!(notice, Notice::Wake);
         // What was asked may or may not have come about: it is not asked again.
         self.contacts.take(world, notice);
-        if is_awake && !self.is_done {
-            self.act(world);
+        if is_awake {
+            if self.is_done {
+                self.mend(world)
+            } else {
+                self.act(world)
+            }
             let after_ms = 500 + world.entropy.below(4_000);
             world.schedule(after_ms, Incident::Wake(self.id));
         }
@@ -63,6 +71,28 @@ impl Admin {
         }
         // None cancels a move that is under way.
         let replicas = (world.entropy.below(5) > 0).then(|| self.draw_replicas(world));
+        self.reassign(world, broker, index, replicas);
+    }
+
+    /// Makes eligible leaders replicas again.
+    fn mend(&mut self, world: &mut World) {
+        let topic = world.cluster.controller().topics().by_name(TOPIC);
+        let numbered = topic.iter().flat_map(|topic| topic.partitions.iter().zip(0..));
+        let mut stranded = numbered.filter_map(|(partition, index)| {
+            let is_stranded = partition.leader.is_none()
+                && partition.isr.is_empty()
+                && !partition.elr.iter().any(|id| partition.replicas.contains(id));
+            let eligible = partition.elr.first().copied().filter(|_| is_stranded)?;
+            let replicas = partition.replicas.iter().copied().chain([eligible]);
+            Some((index, replicas.collect::<Vec<NodeId>>()))
+        });
+        if let Some((index, replicas)) = stranded.next() {
+            let broker = self.contacts.any(world);
+            self.reassign(world, broker, index, Some(replicas));
+        }
+    }
+
+    fn reassign(&mut self, world: &mut World, broker: NodeId, index: i32, replicas: Option<Vec<NodeId>>) {
         let replicas = replicas.map(|ids| ids.into_iter().map(|id| BrokerId(id.0)).collect());
         let partition = ReassignablePartition::default().with_partition_index(index).with_replicas(replicas);
         let moved = ReassignableTopic::default().with_name(topic(TOPIC)).with_partitions(vec![partition]);

@@ -6,11 +6,11 @@ use super::admin::Admin;
 use super::checkers::Event;
 use super::consumer::{Consumer, READ_COMMITTED, READ_UNCOMMITTED};
 use super::contacts::{OUTPUT, TOPIC, TRANSACTIONS};
+use super::counts::Count;
 use super::group::Group;
 use super::member::Member;
 use super::pipeline::Pipeline;
 use super::producer::Producer;
-use super::scenario::Counts;
 use super::transactional::Way;
 use super::transactor::Transactor;
 use super::world::{ClientId, Incident, Notice, World};
@@ -61,7 +61,7 @@ impl Clients {
     ) -> Self {
         let isolation_level = if draw.below(2) == 0 { READ_UNCOMMITTED } else { READ_COMMITTED };
         let input = if draw.below(2) == 0 { TOPIC } else { TRANSACTIONS };
-        let group = Group { id: "p", topic: input, isolation_level, commits: false };
+        let group = Group { id: "p", topic: input, isolation_level, commits: false, requires_stable: true };
         let pipelines = Pipelines { group, is_classic: draw.below(2) == 0 };
         let mut clients = Clients { all: Vec::new(), brokers: brokers.clone(), pipelines };
         for _ in 0..1 + draw.below(3) {
@@ -71,7 +71,11 @@ impl Clients {
         for _ in 0..1 + draw.below(2) {
             clients.add(|id| Client::Consumer(Consumer::new(id, brokers.clone(), TOPIC)));
         }
-        let group = |id| Group { id, topic: TOPIC, isolation_level: READ_UNCOMMITTED, commits: true };
+        let requires_stable = draw.below(2) == 0;
+        let group = |id| {
+            let isolation_level = READ_UNCOMMITTED;
+            Group { id, topic: TOPIC, isolation_level, commits: true, requires_stable }
+        };
         for _ in 0..draw.below(4) {
             clients.add(|id| Client::Member(Member::classic(id, brokers.clone(), group("g"))));
         }
@@ -152,6 +156,7 @@ impl Clients {
     /// A member of a group or a producer of transactions crashes.
     pub fn crash_one(&mut self, world: &mut World) {
         let Some(client) = self.draw_fragile(world) else { return };
+        world.count(Count::Crashes);
         match &mut self.all[client] {
             Client::Member(member) => member.crash(world),
             Client::Transactor(transactor) => transactor.crash(world),
@@ -163,6 +168,7 @@ impl Clients {
     /// A member of a group or a producer of transactions does nothing for a while.
     pub fn pause_one(&mut self, world: &mut World, for_ms: u64) {
         if let Some(client) = self.draw_fragile(world) {
+            world.count(Count::Pauses);
             world.pause(client, for_ms);
         }
     }
@@ -180,32 +186,18 @@ impl Clients {
         pipelines.retain(|pipeline| !pipeline.is_followed());
         let chosen = world.entropy.below(pipelines.len() as u64) as usize;
         let Some(pipeline) = pipelines.get_mut(chosen) else { return };
+        world.count(Count::Followed);
         pipeline.follow();
         let transactional_id = pipeline.transactional_id().to_owned();
         let client = self.add_pipeline(world, transactional_id);
         world.schedule(0, Incident::Wake(client));
     }
 
-    /// Administrators stop.
+    /// Administrators move nothing any more.
     pub fn end_administration(&mut self) {
         for client in &mut self.all {
             if let Client::Admin(admin) = client {
                 admin.is_done = true;
-            }
-        }
-    }
-
-    /// Adds what they have done.
-    pub fn count(&self, counts: &mut Counts) {
-        for client in &self.all {
-            match client {
-                Client::Producer(producer) => counts.records += producer.acknowledged(),
-                Client::Transactor(transactor) => counts.transactions += transactor.committed(),
-                Client::Pipeline(pipeline) => {
-                    counts.transactions += pipeline.committed();
-                    counts.transformed += pipeline.transformed();
-                }
-                Client::Consumer(_) | Client::Member(_) | Client::Admin(_) => {}
             }
         }
     }

@@ -1,6 +1,7 @@
-//! What every client has: connections to brokers, each with one request at a time, who leads what, and who coordinates what.
+//! What every client has: connections to brokers, each with one request at a time or a few if the client wants that, who
+//! leads what, and who coordinates what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
@@ -14,6 +15,8 @@ use crate::base::{ConnectionId, NodeId};
 /// The versions in which models ask who leads and who coordinates.
 const METADATA: i16 = 12;
 const FIND_COORDINATOR: i16 = 4;
+/// The most requests that a broker may owe answers to on one connection (`max.in.flight.requests.per.connection`).
+pub const MAX_IN_FLIGHT: usize = 5;
 /// After so long without an answer a client closes the connection (`request.timeout.ms`).
 const REQUEST_TIMEOUT_MS: u64 = 8_000;
 
@@ -52,7 +55,8 @@ pub enum Coordinated {
 #[derive(Debug)]
 struct Contact<A> {
     connection: ConnectionId,
-    asked: Option<Asked<A>>,
+    /// What is answered next comes first.
+    asked: VecDeque<Asked<A>>,
 }
 
 #[derive(Debug)]
@@ -137,7 +141,7 @@ impl<A> Contacts<A> {
     }
 
     fn asks(&self) -> impl Iterator<Item = &What<A>> {
-        self.by_broker.values().filter_map(|contact| Some(&contact.asked.as_ref()?.what))
+        self.by_broker.values().flat_map(|contact| contact.asked.iter().map(|asked| &asked.what))
     }
 
     /// Any broker.
@@ -156,7 +160,20 @@ impl<A> Contacts<A> {
         request: &R,
         what: A,
     ) -> bool {
-        self.ask_what(world, broker, version, request, What::Own(what))
+        self.ask_behind(world, broker, version, request, 0, What::Own(what))
+    }
+
+    /// Asks a broker although it owes other answers, but not more than so many
+    /// (`max.in.flight.requests.per.connection`).
+    pub fn ask_on<R: Request>(
+        &mut self,
+        world: &mut World,
+        broker: NodeId,
+        version: i16,
+        request: &R,
+        what: A,
+    ) -> bool {
+        self.ask_behind(world, broker, version, request, MAX_IN_FLIGHT - 1, What::Own(what))
     }
 
     fn ask_what<R: Request>(
@@ -167,17 +184,28 @@ impl<A> Contacts<A> {
         request: &R,
         what: What<A>,
     ) -> bool {
+        self.ask_behind(world, broker, version, request, 0, what)
+    }
+
+    fn ask_behind<R: Request>(
+        &mut self,
+        world: &mut World,
+        broker: NodeId,
+        version: i16,
+        request: &R,
+        others: usize,
+        what: What<A>,
+    ) -> bool {
         if !self.by_broker.contains_key(&broker) {
             let Some(connection) = world.connect(self.client, broker) else { return false };
-            self.by_broker.insert(broker, Contact { connection, asked: None });
+            self.by_broker.insert(broker, Contact { connection, asked: VecDeque::new() });
         }
-        let Some(contact) = self.by_broker.get_mut(&broker).filter(|contact| contact.asked.is_none()) else {
-            return false;
-        };
+        let contact = self.by_broker.get_mut(&broker).filter(|contact| contact.asked.len() <= others);
+        let Some(contact) = contact else { return false };
         self.next_correlation_id += 1;
         let correlation_id = self.next_correlation_id;
         world.send(contact.connection, version, correlation_id, request);
-        contact.asked = Some(Asked { what, correlation_id, since_ms: world.now_ms });
+        contact.asked.push_back(Asked { what, correlation_id, since_ms: world.now_ms });
         true
     }
 
@@ -218,7 +246,7 @@ impl<A> Contacts<A> {
     pub fn take(&mut self, world: &mut World, notice: Notice) -> Vec<Fate<A>> {
         match notice {
             Notice::Wake => self.give_up_slow(world),
-            Notice::Lost(connection) => self.lost(connection).into_iter().collect(),
+            Notice::Lost(connection) => self.lost(connection),
             Notice::Answered(connection, frame) => self.answered(connection, frame).into_iter().collect(),
         }
     }
@@ -227,7 +255,7 @@ impl<A> Contacts<A> {
         let (broker, contact) =
             self.by_broker.iter_mut().find(|(_, contact)| contact.connection == connection)?;
         let broker = *broker;
-        let Asked { what, correlation_id, .. } = contact.asked.take()?;
+        let Asked { what, correlation_id, .. } = contact.asked.pop_front()?;
         let answered = frame.first_chunk().map(|bytes| i32::from_be_bytes(*bytes));
         assert_eq!(answered, Some(correlation_id), "answers come in the order of requests");
         match what {
@@ -255,18 +283,19 @@ impl<A> Contacts<A> {
     }
 
     /// A connection is gone, and with it whatever its broker coordinated.
-    fn lost(&mut self, connection: ConnectionId) -> Option<Fate<A>> {
-        let (broker, _) = self.by_broker.iter().find(|(_, contact)| contact.connection == connection)?;
-        let broker = *broker;
+    fn lost(&mut self, connection: ConnectionId) -> Vec<Fate<A>> {
+        let mut contacts = self.by_broker.iter();
+        let lost = contacts.find(|(_, contact)| contact.connection == connection).map(|(broker, _)| *broker);
+        let Some(broker) = lost else { return Vec::new() };
         self.coordinators.retain(|_, coordinator| *coordinator != broker);
-        let contact = self.by_broker.remove(&broker)?;
-        Self::failed(broker, contact)
+        let contact = self.by_broker.remove(&broker);
+        contact.into_iter().flat_map(|contact| Self::failed(broker, contact)).collect()
     }
 
     /// Closes connections that owe an answer for too long.
     fn give_up_slow(&mut self, world: &mut World) -> Vec<Fate<A>> {
         let is_slow = |contact: &Contact<A>| {
-            contact.asked.as_ref().is_some_and(|asked| world.now_ms - asked.since_ms > REQUEST_TIMEOUT_MS)
+            contact.asked.front().is_some_and(|asked| world.now_ms - asked.since_ms > REQUEST_TIMEOUT_MS)
         };
         let slow = self.by_broker.iter().filter(|(_, contact)| is_slow(contact));
         let slow: Vec<NodeId> = slow.map(|(broker, _)| *broker).collect();
@@ -279,11 +308,11 @@ impl<A> Contacts<A> {
         given_up
     }
 
-    fn failed(broker: NodeId, contact: Contact<A>) -> Option<Fate<A>> {
-        match contact.asked?.what {
+    fn failed(broker: NodeId, contact: Contact<A>) -> impl Iterator<Item = Fate<A>> {
+        contact.asked.into_iter().filter_map(move |asked| match asked.what {
             What::Own(asked) => Some(Fate { asked, broker, answer: None }),
             What::Metadata | What::Coordinator(_) => None,
-        }
+        })
     }
 
     /// Closes all connections, as a client that crashes.

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::counts::Count;
 use super::world::{Incident, World};
 use crate::base::NodeId;
 use crate::base::entropy::Entropy;
@@ -24,8 +25,6 @@ pub struct Faults {
     may_lose_tails: bool,
     /// The broker that has lost one last.
     lossy: Option<NodeId>,
-    /// How many there were.
-    pub count: u64,
 }
 
 /// What the scenario has to do itself.
@@ -44,12 +43,11 @@ pub enum Misfortune {
 impl Faults {
     /// None so far.
     pub fn new(entropy: Entropy, brokers: Vec<NodeId>, may_lose_tails: bool) -> Self {
-        Faults { entropy, brokers, may_lose_tails, lossy: None, count: 0 }
+        Faults { entropy, brokers, may_lose_tails, lossy: None }
     }
 
     /// Something goes wrong. The next fault is scheduled.
     pub fn strike(&mut self, world: &mut World) -> Misfortune {
-        self.count += 1;
         let pause_ms = self.entropy.below(MAX_PAUSE_MS);
         world.schedule(pause_ms, Incident::Fault);
         let broker = self.any_broker();
@@ -58,6 +56,7 @@ impl Faults {
             0..=2 => self.end(world, broker, Command::KillBroker(broker), for_ms),
             3 => self.end(world, broker, Command::StopBroker(broker), for_ms),
             4 | 5 => {
+                world.count(Count::Freezes);
                 world.command(Command::FreezeBroker(broker));
                 world.schedule(for_ms, Incident::Heal(Command::ThawBroker(broker)));
             }
@@ -77,6 +76,7 @@ impl Faults {
             12 => {
                 let open: Vec<_> = world.connections().map(|(id, ..)| id).collect();
                 if let Some(id) = open.get(self.entropy.below(open.len() as u64) as usize) {
+                    world.count(Count::Breaks);
                     world.break_connection(*id);
                 }
             }
@@ -121,6 +121,7 @@ impl Faults {
         }
         let mut kept = Kept::Everything;
         if self.may_lose_tails && self.entropy.below(2) == 0 && self.may_lose_tail(world, broker) {
+            world.count(Count::LostTails);
             kept = Kept::Replicated;
             self.lossy = Some(broker);
         }
@@ -129,6 +130,7 @@ impl Faults {
 
     fn end(&mut self, world: &mut World, broker: NodeId, end: Command, for_ms: u64) {
         if world.cluster.brokers().contains(&(broker, BrokerState::Running)) {
+            world.count(if matches!(end, Command::KillBroker(_)) { Count::Kills } else { Count::Stops });
             world.command(end);
             world.schedule(for_ms, Incident::Restart(broker));
         }
@@ -157,6 +159,7 @@ impl Faults {
         let from = parties[self.entropy.below(parties.len() as u64) as usize];
         let to = parties[self.entropy.below(parties.len() as u64) as usize];
         if from != to {
+            world.count(if link.cut { Count::Cuts } else { Count::SlowLinks });
             world.command(Command::SetLink { from, to, link });
             world.schedule(for_ms, Incident::Heal(Command::SetLink { from, to, link: WHOLE }));
         }
@@ -169,6 +172,7 @@ impl Faults {
         let Some(replica) = followed.get(self.entropy.below(followed.len() as u64) as usize) else { return };
         let (topic, index) = (replica.topic.to_string(), replica.key.index);
         let freeze = |frozen| Command::FreezeFetcher { broker, topic: topic.clone(), index, frozen };
+        world.count(Count::FrozenFetchers);
         world.command(freeze(true));
         world.schedule(for_ms, Incident::Heal(freeze(false)));
     }
@@ -191,6 +195,7 @@ impl Faults {
         let broker = self.any_broker();
         let Some((topic, index, partition)) = partitions.get(at) else { return };
         if let Some(command) = command(topic.clone(), *index, partition, broker) {
+            world.count(Count::Orders);
             world.command(command);
         }
     }

@@ -30,6 +30,8 @@ pub struct Group {
     pub isolation_level: i8,
     /// Whether members commit what they have read; or else a transaction does.
     pub commits: bool,
+    /// Whether members ask for offsets that stay (KIP-447): as Kafka's own consumers do, and others don't.
+    pub requires_stable: bool,
 }
 
 /// What a member has asked.
@@ -147,11 +149,11 @@ impl GroupContacts {
         }
         let request = OffsetFetchRequest::default()
             .with_groups(vec![group])
-            // Where a transaction commits, its end is awaited (KIP-447).
-            .with_require_stable(!self.group.commits);
+            .with_require_stable(self.group.requires_stable);
         let asked = Asked::Offsets { version: self.share.version };
         if self.ask(world, coordinator, self.version, &request, asked) {
-            world.note(Event::AskedCommitted { group: self.group.id, reader: self.client });
+            let (group, reader, is_stable) = (self.group.id, self.client, self.group.requires_stable);
+            world.note(Event::AskedCommitted { group, reader, is_stable });
         }
         true
     }

@@ -15,7 +15,7 @@
 //!   `reconciling.rs`.
 //! - `transactor.rs`: a producer of transactions, and `pipeline.rs`: a member whose offsets are committed in transactions,
 //!   both over `transactional.rs`.
-//! - `clients.rs`: which of them there are.
+//! - `clients.rs`: which of them there are. `counts.rs`: how much they did.
 //! - `faults.rs`: what goes wrong, and how it is made whole.
 //! - `checkers/`: what may never happen, one a file, each with a bug that can be planted
 //!   ([`Bug`](crate::base::planted::Bug)) and that it finds.
@@ -26,6 +26,7 @@ mod classic;
 mod clients;
 mod consumer;
 mod contacts;
+mod counts;
 mod faults;
 mod group;
 mod member;
@@ -41,4 +42,5 @@ mod transactional;
 mod transactor;
 mod world;
 
-pub use scenario::{Counts, Failure, Outcome, run, run_traced, run_with_bug};
+pub use counts::{Count, Counts};
+pub use scenario::{Failure, Outcome, run, run_traced, run_with_bug};

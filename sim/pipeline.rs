@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use super::checkers::{End, Origin};
 use super::contacts::OUTPUT;
+use super::counts::Count;
 use super::member::Member;
 use super::share::Taken;
 use super::transactional::{Offsets, Outcome, Plan, Transactional, Way};
@@ -31,10 +32,6 @@ pub struct Pipeline {
     is_followed: bool,
     /// Whether it has found out.
     is_over: bool,
-    /// How many of its transactions were committed.
-    committed: u64,
-    /// How many records it made in them.
-    transformed: u64,
 }
 
 impl Pipeline {
@@ -47,17 +44,7 @@ impl Pipeline {
         way: Way,
     ) -> Self {
         let producer = Transactional::new(id, bootstrap, OUTPUT, transactional_id.clone(), way);
-        Pipeline {
-            id,
-            input,
-            producer,
-            transactional_id,
-            taken: None,
-            is_followed: false,
-            is_over: false,
-            committed: 0,
-            transformed: 0,
-        }
+        Pipeline { id, input, producer, transactional_id, taken: None, is_followed: false, is_over: false }
     }
 
     /// What it reads as.
@@ -83,16 +70,6 @@ impl Pipeline {
     /// Another begins in its place, of which it doesn't hear.
     pub fn follow(&mut self) {
         self.is_followed = true;
-    }
-
-    /// How many of its transactions were committed.
-    pub fn committed(&self) -> u64 {
-        self.committed
-    }
-
-    /// How many records it made.
-    pub fn transformed(&self) -> u64 {
-        self.transformed
     }
 
     /// The process ends without a word, and begins anew unless another has done so in its place.
@@ -151,8 +128,7 @@ impl Pipeline {
         let Some(taken) = self.taken.take() else { return };
         match outcome.end {
             End::Committed => {
-                self.committed += 1;
-                self.transformed += taken.records.len() as u64;
+                world.counts.add(Count::Transformed, taken.records.len() as u64);
                 self.input.committed_to(world, &taken.offsets);
             }
             End::Aborted | End::Unknown => self.input.rewind(),

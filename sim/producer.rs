@@ -1,6 +1,9 @@
-//! A producer: idempotent, acks=all, one batch of each partition at a time, sent again until it is acknowledged.
+//! A producer: idempotent, acks=all, with several batches under way, each sent again until it is acknowledged.
+//!
+//! As Kafka's own producer it sends a batch again only once it is the first that isn't acknowledged, and nothing new while
+//! others wait for that (its `RecordAccumulator.shouldStopDrainBatchesForPartition`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
@@ -9,10 +12,10 @@ use kafka_protocol::messages::{
 };
 
 use super::checkers::{Event, RecordName};
-use super::contacts::{Contacts, Fate, TOPIC, topic};
+use super::contacts::{Contacts, Fate, MAX_IN_FLIGHT, TOPIC, topic};
 use super::passing;
 use super::world::{self, ClientId, Incident, Notice, World};
-use crate::base::NodeId;
+use crate::base::{ErrorCode, NodeId};
 use crate::wire::batch::Codec;
 use crate::wire::records::{BatchBuilder, BatchHeader};
 
@@ -30,25 +33,40 @@ pub struct Producer {
     records: u64,
 }
 
+/// How far it has come in one partition.
 #[derive(Debug, Default)]
 struct Progress {
-    /// How many were acknowledged.
+    /// All records below this number are acknowledged.
     acknowledged: u64,
-    /// What is to be acknowledged next: it is sent until it is.
-    batch: Option<Batch>,
-    in_flight: bool,
+    /// What is next, from the first on that isn't acknowledged.
+    batches: VecDeque<Batch>,
 }
 
 #[derive(Debug)]
 struct Batch {
+    /// The number of its first record.
+    first: u64,
     count: u64,
     bytes: Bytes,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    InFlight,
+    /// It is to be sent again.
+    Refused,
+    Acknowledged,
 }
 
 #[derive(Debug)]
 enum Asked {
     ProducerId,
-    Produce(i32),
+    Produce {
+        partition: i32,
+        /// The batch's first record.
+        first: u64,
+    },
 }
 
 impl Producer {
@@ -69,11 +87,6 @@ impl Producer {
             && self.partitions.values().all(|progress| progress.acknowledged == self.records)
     }
 
-    /// How many records are acknowledged.
-    pub fn acknowledged(&self) -> u64 {
-        self.partitions.values().map(|progress| progress.acknowledged).sum()
-    }
-
     /// Something has come about.
     pub fn notice(&mut self, world: &mut World, notice: Notice) {
         let is_awake = matches!(notice, Notice::Wake);
@@ -82,7 +95,9 @@ impl Producer {
             match (asked, answer) {
                 (asked, None) => self.failed(&asked),
                 (Asked::ProducerId, Some(frame)) => self.take_producer_id(frame),
-                (Asked::Produce(partition), Some(frame)) => self.take_answer(world, partition, frame),
+                (Asked::Produce { partition, first }, Some(frame)) => {
+                    self.take_answer(world, partition, first, frame);
+                }
             }
         }
         if !is_lost {
@@ -95,10 +110,10 @@ impl Producer {
     }
 
     fn failed(&mut self, asked: &Asked) {
-        if let Asked::Produce(partition) = asked {
+        if let Asked::Produce { partition, first } = asked {
             self.contacts.forget_leader(*partition);
-            if let Some(progress) = self.partitions.get_mut(partition) {
-                progress.in_flight = false;
+            if let Some(batch) = self.partitions.get_mut(partition).and_then(|of| of.batch(*first)) {
+                batch.state = State::Refused;
             }
         }
     }
@@ -108,7 +123,7 @@ impl Producer {
             self.partitions.entry(partition).or_default();
         }
         self.contacts.look_up_leaders(world);
-        let Some((producer_id, producer_epoch)) = self.producer else {
+        if self.producer.is_none() {
             if !self.contacts.is_asked(|asked| matches!(asked, Asked::ProducerId)) {
                 let broker = self.contacts.any(world);
                 let request = InitProducerIdRequest::default()
@@ -117,43 +132,73 @@ impl Producer {
                 self.contacts.ask(world, broker, INIT_PRODUCER_ID, &request, Asked::ProducerId);
             }
             return;
-        };
-        for (partition, progress) in &mut self.partitions {
-            let Some(leader) = self.contacts.leader(*partition) else { continue };
-            if progress.in_flight || progress.acknowledged == self.records {
-                continue;
-            }
-            let batch = progress.batch.get_or_insert_with(|| {
-                let count = (1 + world.entropy.below(4)).min(self.records - progress.acknowledged);
-                let header = BatchHeader {
-                    codec: if world.entropy.below(4) == 0 { Codec::Snappy } else { Codec::None },
-                    producer_id,
-                    producer_epoch,
-                    base_sequence: progress.acknowledged as i32,
-                    ..BatchHeader::default()
-                };
-                let mut builder = BatchBuilder::new(header);
-                for number in progress.acknowledged..progress.acknowledged + count {
-                    let name = RecordName { producer: self.id, number };
-                    builder.push(
-                        world.now().wall.as_millis(),
-                        None,
-                        Some(name.to_string().as_bytes()),
-                        std::iter::empty(),
-                    );
-                }
-                Batch { count, bytes: builder.build().expect("a few records make a batch") }
-            });
-            let data = PartitionProduceData::default()
-                .with_index(*partition)
-                .with_records(Some(batch.bytes.clone()));
-            let request =
-                ProduceRequest::default().with_acks(-1).with_timeout_ms(3_000).with_topic_data(vec![
-                    TopicProduceData::default().with_name(topic(TOPIC)).with_partition_data(vec![data]),
-                ]);
-            progress.in_flight =
-                self.contacts.ask(world, leader, PRODUCE, &request, Asked::Produce(*partition));
         }
+        for partition in 0..self.contacts.partitions {
+            self.send_on(world, partition);
+        }
+    }
+
+    /// Sends what may be sent now.
+    fn send_on(&mut self, world: &mut World, partition: i32) {
+        let Some(progress) = self.partitions.get_mut(&partition) else { return };
+        match progress.batches.iter().position(|batch| batch.state == State::Refused) {
+            Some(0) => {
+                let Batch { first, bytes, .. } = &progress.batches[0];
+                let (first, bytes) = (*first, bytes.clone());
+                if self.send(world, partition, first, bytes)
+                    && let Some(batch) = self.partitions.get_mut(&partition).and_then(|of| of.batch(first))
+                {
+                    batch.state = State::InFlight;
+                }
+            }
+            Some(_) => {}
+            None => self.send_new(world, partition),
+        }
+    }
+
+    /// Sends a batch that wasn't sent before, if there may be one more under way.
+    fn send_new(&mut self, world: &mut World, partition: i32) {
+        let (Some(progress), Some(producer)) = (self.partitions.get(&partition), self.producer) else {
+            return;
+        };
+        let first = progress.batches.back().map_or(progress.acknowledged, |last| last.first + last.count);
+        // A broker that doesn't know the producer yet would take its second batch for its first.
+        let room = if progress.acknowledged == 0 { 1 } else { MAX_IN_FLIGHT };
+        if first == self.records || progress.batches.len() >= room {
+            return;
+        }
+        let count = (1 + world.entropy.below(4)).min(self.records - first);
+        let bytes = self.batch(world, producer, first, count);
+        if self.send(world, partition, first, bytes.clone())
+            && let Some(progress) = self.partitions.get_mut(&partition)
+        {
+            progress.batches.push_back(Batch { first, count, bytes, state: State::InFlight });
+        }
+    }
+
+    fn batch(&self, world: &mut World, producer: (i64, i16), first: u64, count: u64) -> Bytes {
+        let header = BatchHeader {
+            codec: if world.entropy.below(4) == 0 { Codec::Snappy } else { Codec::None },
+            producer_id: producer.0,
+            producer_epoch: producer.1,
+            base_sequence: first as i32,
+            ..BatchHeader::default()
+        };
+        let mut builder = BatchBuilder::new(header);
+        for number in first..first + count {
+            let value = RecordName { producer: self.id, number }.to_string();
+            builder.push(world.now().wall.as_millis(), None, Some(value.as_bytes()), std::iter::empty());
+        }
+        builder.build().expect("a few records make a batch")
+    }
+
+    fn send(&mut self, world: &mut World, partition: i32, first: u64, batch: Bytes) -> bool {
+        let Some(leader) = self.contacts.leader(partition) else { return false };
+        let data = PartitionProduceData::default().with_index(partition).with_records(Some(batch));
+        let topic = TopicProduceData::default().with_name(topic(TOPIC)).with_partition_data(vec![data]);
+        let request =
+            ProduceRequest::default().with_acks(-1).with_timeout_ms(3_000).with_topic_data(vec![topic]);
+        self.contacts.ask_on(world, leader, PRODUCE, &request, Asked::Produce { partition, first })
     }
 
     fn take_producer_id(&mut self, frame: Bytes) {
@@ -164,26 +209,42 @@ impl Producer {
         }
     }
 
-    fn take_answer(&mut self, world: &mut World, partition: i32, frame: Bytes) {
+    fn take_answer(&mut self, world: &mut World, partition: i32, first: u64, frame: Bytes) {
         let (_, response): (_, ProduceResponse) = world::read::<ProduceRequest>(frame, PRODUCE);
         let Some(progress) = self.partitions.get_mut(&partition) else { return };
-        progress.in_flight = false;
+        let is_first = progress.acknowledged == first;
+        let Some(batch) = progress.batch(first) else { return };
         let answer = &response.responses[0].partition_responses[0];
+        batch.state = State::Refused;
         match answer.error_code {
             0 => {
-                let Some(batch) = progress.batch.take() else { return };
+                batch.state = State::Acknowledged;
                 for at in 0..batch.count {
-                    let name = RecordName { producer: self.id, number: progress.acknowledged + at };
+                    let name = RecordName { producer: self.id, number: first + at };
                     let offset = answer.base_offset + at as i64;
                     world.note(Event::Acknowledged { partition, name, offset });
                 }
-                progress.acknowledged += batch.count;
+                progress.drop_acknowledged();
             }
             code if passing::for_writers(code) => self.contacts.forget_leader(partition),
+            // One before it was refused.
+            code if !is_first && passing::is(code, &[ErrorCode::OutOfOrderSequenceNumber]) => {}
             code => {
                 let what = format!("producer {} was refused with {code} on partition {partition}", self.id);
                 world.note(Event::Broken(what));
             }
+        }
+    }
+}
+
+impl Progress {
+    fn batch(&mut self, first: u64) -> Option<&mut Batch> {
+        self.batches.iter_mut().find(|batch| batch.first == first)
+    }
+
+    fn drop_acknowledged(&mut self) {
+        while let Some(batch) = self.batches.pop_front_if(|batch| batch.state == State::Acknowledged) {
+            self.acknowledged = batch.first + batch.count;
         }
     }
 }

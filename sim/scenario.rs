@@ -1,11 +1,12 @@
 //! One seed: what there is, how long it goes wrong, and how it has to end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::checkers::{self, Checker, Event};
 use super::clients::{Clients, Ends};
 use super::contacts::{OUTPUT, TOPIC, TRANSACTIONS};
+use super::counts::{Count, Counts};
 use super::faults::{Faults, Misfortune};
 use super::world::{Incident, Step, World};
 use crate::base::NodeId;
@@ -18,36 +19,12 @@ use crate::controller::{ListenerEndpoint, NewTopic};
 /// How long everything may take to reach its end once nothing goes wrong any more.
 const PATIENCE_MS: u64 = 300_000;
 
+/// What is looked out for besides, as checkers name it: once nothing goes wrong any more, clients do all they have to, and
+/// everything that was written is read.
+pub const EVERYTHING_ENDS: &str = "everything reaches its end";
+
 /// How many partitions the topics of transactions have.
 const TRANSACTION_PARTITIONS: i32 = 2;
-
-/// How much a run has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Times at which something came about.
-    pub steps: u64,
-    /// Faults.
-    pub faults: u64,
-    /// Records that were acknowledged.
-    pub records: u64,
-    /// Transactions that were committed.
-    pub transactions: u64,
-    /// Records that pipelines have made, in some of these.
-    pub transformed: u64,
-    /// Milliseconds of simulated time.
-    pub simulated_ms: u64,
-}
-
-impl std::ops::AddAssign for Counts {
-    fn add_assign(&mut self, other: Counts) {
-        self.steps += other.steps;
-        self.faults += other.faults;
-        self.records += other.records;
-        self.transactions += other.transactions;
-        self.transformed += other.transformed;
-        self.simulated_ms += other.simulated_ms;
-    }
-}
 
 /// What was seen that may never happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +87,8 @@ struct Run {
     fault_ms: u64,
     topics: [(&'static str, i32); 3],
     checkers: Vec<Box<dyn Checker>>,
-    counts: Counts,
+    /// The generations and epochs of groups in which a member was.
+    generations: BTreeSet<(&'static str, i32)>,
 }
 
 impl Run {
@@ -146,7 +124,7 @@ impl Run {
             fault_ms: 10_000 + draw.below(50_000),
             topics,
             checkers,
-            counts: Counts::default(),
+            generations: BTreeSet::new(),
         }
     }
 
@@ -156,10 +134,14 @@ impl Run {
 
     fn run_telling(mut self, tell: &mut dyn FnMut(&str)) -> Outcome {
         let failure = self.live(tell).err();
-        self.counts.faults = self.faults.count;
-        self.counts.simulated_ms = self.world.now_ms;
-        self.clients.count(&mut self.counts);
-        Outcome { digest: self.world.digest(), counts: self.counts, failure }
+        let topics = self.world.cluster.controller().topics();
+        let partitions = topics.iter().flat_map(|topic| topic.partitions.iter());
+        let elections = partitions.map(|partition| partition.leader_epoch as u64).sum();
+        let mut counts = self.world.counts;
+        counts.add(Count::Elections, elections);
+        counts.add(Count::Rebalances, self.generations.len() as u64);
+        counts.add(Count::SimulatedMs, self.world.now_ms);
+        Outcome { digest: self.world.digest(), counts, failure }
     }
 
     /// First with faults, then without.
@@ -192,7 +174,7 @@ impl Run {
     }
 
     fn take(&mut self, step: Step, faults: bool) -> Result<(), Failure> {
-        self.counts.steps += 1;
+        self.world.count(Count::Steps);
         match step {
             Step::Passed => {}
             Step::Fault if faults => match self.faults.strike(&mut self.world) {
@@ -234,6 +216,7 @@ impl Run {
                 events.iter().filter(untold).map(|event| format!("{} ms: {event:?}", self.world.now_ms)),
             );
         }
+        events.iter().for_each(|event| self.count(event));
         for at in 0..self.checkers.len() {
             let checker = &mut self.checkers[at];
             let name = checker.name();
@@ -244,6 +227,19 @@ impl Run {
             outcome.map_err(|what| self.failure(name, what))?;
         }
         Ok(())
+    }
+
+    fn count(&mut self, event: &Event) {
+        let counted = match event {
+            Event::Acknowledged { .. } => Count::Acknowledged,
+            Event::Read { .. } | Event::ReadCommitted { .. } | Event::Transformed { .. } => Count::Read,
+            Event::Owns { group, share: Some((generation, _)), .. } => {
+                self.generations.insert((*group, *generation));
+                return;
+            }
+            _ => return,
+        };
+        self.world.count(counted);
     }
 
     fn failure(&self, checker: &'static str, what: String) -> Failure {
@@ -279,7 +275,7 @@ impl Run {
             let what = checker.unfinished().filter(|_| is_done)?;
             Some((checker.name(), what))
         });
-        let (checker, what) = unfinished.unwrap_or(("everything reaches its end", String::new()));
+        let (checker, what) = unfinished.unwrap_or((EVERYTHING_ENDS, String::new()));
         let what = format!("after {PATIENCE_MS} ms without faults: {what}\nends {ends:?}\n{clients}");
         self.failure(checker, what)
     }

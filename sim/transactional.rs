@@ -18,6 +18,7 @@ use kafka_protocol::protocol::{Request, StrBytes};
 
 use super::checkers::{End, Event};
 use super::contacts::{Contacts, Coordinated, Fate, topic};
+use super::counts::Count;
 use super::member::Identity;
 use super::passing;
 use super::world::{self, ClientId, Notice, World};
@@ -191,7 +192,9 @@ impl Transactional {
     /// The process ends without a word: what becomes of the open transaction is the coordinator's to say.
     pub fn crash(&mut self, world: &mut World) -> Option<Outcome> {
         self.contacts.close_all(world);
-        self.begin_anew(false)
+        let outcome = self.begin_anew(false);
+        count(world, outcome);
+        outcome
     }
 
     /// Something has come about, by which a transaction may have ended.
@@ -204,6 +207,7 @@ impl Transactional {
         if is_awake {
             self.go_on(world);
         }
+        count(world, outcome);
         outcome
     }
 
@@ -529,6 +533,15 @@ impl Transactional {
     fn transactional_id(&self) -> TransactionalId {
         TransactionalId(self.id.clone())
     }
+}
+
+fn count(world: &mut World, outcome: Option<Outcome>) {
+    let Some(Outcome { end, .. }) = outcome else { return };
+    world.count(match end {
+        End::Committed => Count::Committed,
+        End::Aborted => Count::Aborted,
+        End::Unknown => Count::Unheard,
+    });
 }
 
 /// The first error of several results; 0 if all are well.

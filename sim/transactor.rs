@@ -16,8 +16,6 @@ pub struct Transactor {
     number: u64,
     /// How many there are to be.
     transactions: u64,
-    /// How many were committed.
-    committed: u64,
     /// Whether the checkers know that this one may be committed.
     is_told: bool,
 }
@@ -26,17 +24,12 @@ impl Transactor {
     /// A producer of so many transactions.
     pub fn new(id: ClientId, bootstrap: Vec<NodeId>, way: Way, transactions: u64) -> Self {
         let producer = Transactional::new(id, bootstrap, TRANSACTIONS, format!("x{id}"), way);
-        Transactor { id, producer, number: 0, transactions, committed: 0, is_told: false }
+        Transactor { id, producer, number: 0, transactions, is_told: false }
     }
 
     /// Whether all its transactions have ended.
     pub fn is_done(&self) -> bool {
         self.number >= self.transactions
-    }
-
-    /// How many are committed.
-    pub fn committed(&self) -> u64 {
-        self.committed
     }
 
     /// The process ends without a word, and begins anew.
@@ -78,7 +71,6 @@ impl Transactor {
     fn ended(&mut self, world: &mut World, outcome: Outcome) {
         let partitions = self.producer.partitions();
         world.note(Event::Ended { name: self.name(), end: outcome.end, partitions });
-        self.committed += u64::from(outcome.end == End::Committed);
         self.number += 1;
     }
 

@@ -8,6 +8,7 @@ use kafka_protocol::messages::{RequestHeader, ResponseHeader};
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 
 use super::checkers::Event;
+use super::counts::{Count, Counts};
 use crate::api::{Connection, Endpoint};
 use crate::base::entropy::Entropy;
 use crate::base::{ConnectionId, NodeId, Now};
@@ -75,6 +76,8 @@ pub struct World {
     pub entropy: Entropy,
     /// What has happened since the checkers last looked.
     pub events: Vec<Event>,
+    /// How much was done.
+    pub counts: Counts,
     /// Milliseconds since the start.
     pub now_ms: u64,
     incidents: BTreeMap<(u64, u64), Incident>,
@@ -99,6 +102,7 @@ impl World {
             cluster,
             entropy,
             events: Vec::new(),
+            counts: Counts::default(),
             now_ms: 0,
             incidents: BTreeMap::new(),
             next_incident: 0,
@@ -127,6 +131,11 @@ impl World {
     pub fn schedule(&mut self, after_ms: u64, incident: Incident) {
         self.incidents.insert((self.now_ms + after_ms, self.next_incident), incident);
         self.next_incident += 1;
+    }
+
+    /// Counts one more.
+    pub fn count(&mut self, count: Count) {
+        self.counts.add(count, 1);
     }
 
     /// Notes what has happened, for the checkers.
@@ -322,6 +331,7 @@ impl World {
             Some(Next::Heavy(preparing)) => preparing.prepare().expect("models send what can be read"),
         };
         end.asked = true;
+        self.counts.add(Count::Requests, 1);
         self.cluster.handle_request(Now::at_millis(self.now_ms), id, prepared);
     }
 

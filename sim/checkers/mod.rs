@@ -1,5 +1,28 @@
 //! What may never happen, one a file. A checker hears what clients were told ([`Event`]) and looks at the cluster's state;
 //! it knows nothing of how either comes about.
+//!
+//! | What may never happen | Checker | Found when planted ([`Bug`](crate::base::planted::Bug)) |
+//! |---|---|---|
+//! | an acknowledged record is lost | `acknowledged.rs` | `AcknowledgesTooEarly` |
+//! | a record is there twice | `once.rs` | `ForgetsSequences` |
+//! | a producer's records are out of order | `order.rs` | `SkipsSequences` |
+//! | an offset is left out | `holes.rs` | `LeavesHoles` |
+//! | a consumer reads above the high watermark | `reads.rs` | `ReadsTooFar` |
+//! | what was read vanishes, or changes | `stays.rs` | `ElectsUncleanly` |
+//! | a high watermark falls | `high_watermark.rs` | `HighWatermarkFalls` |
+//! | a committed offset falls | `committed.rs` | `ForgetsCommits` |
+//! | two leaders have one epoch | `leaders.rs` | `KeepsLeaderEpoch` |
+//! | two members own a partition in one generation, or epoch | `ownership.rs` | `AssignsTwice`, `AssignsUnreleased` |
+//! | a request is not answered, nor waits with a deadline | `answered.rs` | `LosesAnswers` |
+//! | a wait outlives its connection | `outlived.rs` | `KeepsWaits` |
+//! | a client is told an error that doesn't pass | `refusals.rs` | `RefusesRepeats` |
+//! | read_committed shows what is aborted, or open | `isolation.rs` | `ForgetsAborts`, `ReadsOpenTransactions` |
+//! | a part of a transaction is seen | `atomic.rs` | `SplitsTransactions` |
+//! | a pipeline's input comes out twice, or is lost | `exactly_once.rs` | `AdmitsZombies`, `CommitsAbortedOffsets` |
+//! | a last stable offset falls, or is above the high watermark | `stable_offset.rs` | `StableOffsetFalls`, `StableOffsetTooHigh` |
+//! | once faults have stopped, members don't come to share what there is | `convergence.rs` | `KeepsMembersBack` |
+//! | nor does everything reach its end | `../scenario.rs` | `LosesMarkers` |
+//! | a seed is another run the next time | the digest, in `../tests.rs` | `DrawsFromOutside` |
 
 mod acknowledged;
 mod answered;
@@ -11,10 +34,14 @@ mod high_watermark;
 mod holes;
 mod isolation;
 mod leaders;
+mod once;
 mod order;
+mod outlived;
 mod ownership;
 mod reads;
+mod refusals;
 mod stable_offset;
+mod stays;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -138,6 +165,8 @@ pub enum Event {
         group: &'static str,
         /// Who.
         reader: ClientId,
+        /// Whether for those that stay alone (KIP-447).
+        is_stable: bool,
     },
     /// And this is what it was told.
     FoundCommitted {
@@ -242,8 +271,11 @@ pub trait Checker: fmt::Debug {
 /// All checkers.
 pub fn all() -> Vec<Box<dyn Checker>> {
     vec![
+        Box::new(refusals::Refusals),
         Box::new(reads::Reads::default()),
+        Box::new(stays::Stays::default()),
         Box::new(acknowledged::Acknowledged::default()),
+        Box::new(once::Once::default()),
         Box::new(order::Order::default()),
         Box::new(holes::Holes::default()),
         Box::new(high_watermark::HighWatermark::default()),
@@ -251,6 +283,7 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(ownership::Ownership::default()),
         Box::new(committed::Committed::default()),
         Box::new(answered::Answered::default()),
+        Box::new(outlived::Outlived::default()),
         Box::new(stable_offset::StableOffset::default()),
         Box::new(isolation::Isolation::default()),
         Box::new(atomic::Atomic::default()),

@@ -70,7 +70,8 @@ pub(super) fn write(
         let is_split = is_planted(Bug::SplitsTransactions) && partition.1 == 1;
         Row::write(parts, partition, producer, Marker { commit: commit && !is_split, coordinator_epoch })
     };
-    let rows = partitions.into_iter().map(write).collect();
+    let is_lost = |(_, index): &(Arc<str>, i32)| is_planted(Bug::LosesMarkers) && *index == 1;
+    let rows = partitions.into_iter().filter(|partition| !is_lost(partition)).map(write).collect();
     let mut wait = MarkersWait { rows, target: Target::Coordinator { peer, id, producer } };
     if wait.try_complete(parts).is_none() {
         let deadline = parts.now.instant.after_timeout_ms(LOG_TIMEOUT_MS);
@@ -138,7 +139,8 @@ fn append(
     let (appended, moved) = appended.ok_or(ErrorCode::NotLeaderOrFollower)?.map_err(|error| error.code())?;
     parts.broker.wake_moved(key, moved);
     let (coordinators, mut storage) = parts.coordinators();
-    coordinators.end_offsets_transaction(&mut storage, key, producer.id, marker.commit);
+    let counts = marker.commit || is_planted(Bug::CommitsAbortedOffsets);
+    coordinators.end_offsets_transaction(&mut storage, key, producer.id, counts);
     Ok((key, appended.last_offset + 1))
 }
 

@@ -1,5 +1,7 @@
 //! One seed, split into named streams, so that a run can be replayed: a draw from one stream never moves another.
 
+use super::planted;
+
 /// A deterministic stream of random numbers (SplitMix64). Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Entropy {
@@ -17,7 +19,9 @@ impl Entropy {
         let mut child = Entropy { state: self.state ^ 0x9E37_79B9_7F4A_7C15 };
         for byte in name.bytes() {
             child.state ^= u64::from(byte);
-            child.next_u64();
+            // What is drawn, and not the next state: that lies a fixed step further on, so that of names which differ in
+            // length or a digit one stream might begin within another.
+            child.state = child.next_u64();
         }
         child
     }
@@ -38,7 +42,8 @@ impl Entropy {
 
     /// A random version-4 UUID, as Kafka draws topic ids and member ids.
     pub fn next_uuid(&mut self) -> uuid::Uuid {
-        uuid::Builder::from_random_bytes(self.next_u128().to_be_bytes()).into_uuid()
+        let drawn = self.next_u128().wrapping_add(planted::from_outside());
+        uuid::Builder::from_random_bytes(drawn.to_be_bytes()).into_uuid()
     }
 
     /// A number in `0..bound`; 0 if `bound` is 0.
@@ -59,6 +64,22 @@ mod tests {
         assert_eq!(root.stream("topics").next_u64(), Entropy::new(7).stream("topics").next_u64());
         assert_ne!(root.stream("topics").next_u64(), root.stream("members").next_u64());
         assert_ne!(root.stream("topics").next_u64(), Entropy::new(8).stream("topics").next_u64());
+    }
+
+    #[test]
+    fn streams_have_nothing_in_common() {
+        let again = |broker: u32, times: u32| match times {
+            0 => format!("member ids of broker {broker}"),
+            _ => format!("member ids of broker {broker}, started again {times} times"),
+        };
+        for seed in 0..200 {
+            let root = Entropy::new(seed);
+            let mut drawn = std::collections::BTreeSet::new();
+            for (broker, times) in (1..5).flat_map(|broker| (0..5).map(move |times| (broker, times))) {
+                let mut stream = root.stream(&again(broker, times));
+                assert!((0..50).all(|_| drawn.insert(stream.next_u64())), "{seed}: {broker}, {times}");
+            }
+        }
     }
 
     #[test]

@@ -59,16 +59,10 @@ pub(super) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     // If nobody listens any more, the exit code still tells.
     let _ = writeln!(
         out,
-        "{} seeds, {} failed: {} faults, {} acknowledged records, {} committed transactions with {} \
-         transformed records, {} steps, {} h of simulated time, in {:.1} s",
+        "{} seeds from {} on, {} failed, in {:.1} s\n{counts}",
         args.seeds,
+        args.from,
         failures.len(),
-        counts.faults,
-        counts.records,
-        counts.transactions,
-        counts.transformed,
-        counts.steps,
-        counts.simulated_ms / 3_600_000,
         began.elapsed().as_secs_f64()
     );
     for failure in &failures {

@@ -366,6 +366,9 @@ impl Cluster {
         self.sending_ended.remove(&id);
         self.replies.forget(id);
         self.nodes[at].broker.telemetry.forget(id);
+        if is_planted(Bug::KeepsWaits) {
+            return;
+        }
         let Some(wait) = self.waits.remove(&id) else { return };
         let (purgatory, mut parts, ..) = self.lend(at, now);
         if let Some((_, wait)) = purgatory.remove(wait) {

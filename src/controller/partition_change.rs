@@ -134,6 +134,11 @@ impl<'a, F: Fn(NodeId) -> bool> PartitionChange<'a, F> {
     fn elect(&self) -> Elected {
         let clean = |leader| Elected { leader: Some(leader), is_unclean: false };
         let unclean = |leader| Elected { leader: Some(leader), is_unclean: true };
+        if is_planted(Bug::ElectsUncleanly)
+            && let Some(leader) = self.stale_leader()
+        {
+            return unclean(leader);
+        }
         let first = match self.candidates {
             Candidates::Preferred => self.replicas.first().copied(),
             Candidates::This(id) => Some(id),
@@ -151,6 +156,13 @@ impl<'a, F: Fn(NodeId) -> bool> PartitionChange<'a, F> {
             Some(leader) => unclean(leader),
             None => Elected { leader: None, is_unclean: false },
         }
+    }
+
+    /// Who is out of sync, and might be elected if the present leader can't stay and records didn't matter.
+    fn stale_leader(&self) -> Option<NodeId> {
+        let stays = self.current.leader.is_some_and(|id| self.can_lead(id));
+        let is_stale = |id: &NodeId| !self.isr.contains(id) && (self.is_acceptable)(*id);
+        self.replicas.iter().copied().find(is_stale).filter(|_| !stays)
     }
 
     fn can_lead(&self, id: NodeId) -> bool {

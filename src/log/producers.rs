@@ -307,7 +307,8 @@ impl ProducerStates {
             return Ok(Verdict::Append);
         }
         let known = self.producers.get(&producer_id);
-        let duplicate = known.and_then(|known| known.duplicate(batch)).filter(|_| origin.is_client());
+        let may_repeat = origin.is_client() && !is_planted(Bug::RefusesRepeats);
+        let duplicate = known.and_then(|known| known.duplicate(batch)).filter(|_| may_repeat);
         if let Some(duplicate) = duplicate {
             return Ok(Verdict::Duplicate(duplicate));
         }
@@ -315,7 +316,7 @@ impl ProducerStates {
         if batch.is_control() {
             return Ok(Verdict::Append);
         }
-        if origin.is_client() {
+        if origin.is_client() && !is_planted(Bug::SkipsSequences) {
             self.check_sequence(batch, known)?;
         }
         let open = known.is_some_and(|known| known.current_txn_first_offset.is_some());

@@ -113,6 +113,9 @@ impl Replica {
     pub fn last_stable_offset(&self) -> i64 {
         match self.log.first_unstable_offset(self.high_watermark) {
             None if is_planted(Bug::StableOffsetTooHigh) => self.log.log_end_offset(),
+            None if is_planted(Bug::StableOffsetFalls) && self.high_watermark % 5 == 4 => {
+                self.high_watermark - 4
+            }
             Some(first) => first.min(self.high_watermark),
             None => self.high_watermark,
         }
