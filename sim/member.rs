@@ -74,10 +74,17 @@ impl Member {
         self.at.share.take(count)
     }
 
-    /// A transaction has committed these offsets.
-    pub fn committed_to(&mut self, world: &mut World, offsets: &BTreeMap<i32, i64>) {
-        self.at.note_committed(world, offsets);
-        self.at.share.committed_to(offsets);
+    /// A transaction has committed what was taken.
+    ///
+    /// If the member has come into its group anew meanwhile, perhaps into the same generation, it may have asked where the
+    /// group had come to before that: it asks again. Kafka's own consumers can't ask too early, since whoever polls one
+    /// doesn't poll while its transaction is open.
+    pub fn committed_to(&mut self, world: &mut World, taken: &Taken) {
+        self.at.note_committed(world, &taken.offsets);
+        self.at.share.committed_to(&taken.offsets);
+        if taken.version != self.at.share.version {
+            self.at.share.rewind();
+        }
     }
 
     /// The transaction came to nothing, or may have.

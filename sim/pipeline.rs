@@ -129,7 +129,7 @@ impl Pipeline {
         match outcome.end {
             End::Committed => {
                 world.counts.add(Count::Transformed, taken.records.len() as u64);
-                self.input.committed_to(world, &taken.offsets);
+                self.input.committed_to(world, &taken);
             }
             End::Aborted | End::Unknown => self.input.rewind(),
         }

@@ -92,7 +92,7 @@ impl Share {
     /// Takes up to so many records of each partition, and says from which offsets to go on after them; none if that is
     /// where the group has come to already.
     pub fn take(&mut self, count: usize) -> Option<Taken> {
-        let mut taken = Taken::default();
+        let mut taken = Taken { version: self.version, ..Taken::default() };
         for (partition, held) in &mut self.held {
             let Some(position) = held.position else { continue };
             let records = held.records.drain(..count.min(held.records.len()));
@@ -119,4 +119,6 @@ pub struct Taken {
     pub records: Vec<(i32, RecordName)>,
     /// From which offsets to go on.
     pub offsets: BTreeMap<i32, i64>,
+    /// The version of the share that it was taken of.
+    pub version: u64,
 }

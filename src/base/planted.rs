@@ -14,7 +14,7 @@ pub enum Bug {
     ForgetsSequences,
     /// A batch that is sent again is refused.
     RefusesRepeats,
-    /// A batch is appended although the one before it is still to come.
+    /// Now and then a batch is refused, and the one behind it appended.
     SkipsSequences,
     /// A leader's high watermark falls back now and then.
     HighWatermarkFalls,

@@ -316,8 +316,9 @@ impl ProducerStates {
         if batch.is_control() {
             return Ok(Verdict::Append);
         }
-        if origin.is_client() && !is_planted(Bug::SkipsSequences) {
-            self.check_sequence(batch, known)?;
+        if origin.is_client() {
+            let checked = self.check_sequence(batch, known);
+            if is_planted(Bug::SkipsSequences) { skip_sequence(batch, checked.is_ok()) } else { checked }?;
         }
         let open = known.is_some_and(|known| known.current_txn_first_offset.is_some());
         let unverified = match origin {
@@ -488,6 +489,17 @@ fn last_sequence(batch: &BatchView<'_>) -> i32 {
 fn increment_sequence(sequence: i32, by: i32) -> i32 {
     let sum = i64::from(sequence) + i64::from(by);
     (if sum > i64::from(i32::MAX) { sum - i64::from(i32::MAX) - 1 } else { sum }) as i32
+}
+
+/// What [`Bug::SkipsSequences`] makes of a batch that is next, or not: of the former some are refused, and none of the
+/// latter.
+fn skip_sequence(batch: &BatchView<'_>, is_next: bool) -> Result<(), ProducerError> {
+    let (producer_id, epoch) = (batch.producer_id(), batch.producer_epoch());
+    let found = batch.base_sequence();
+    if is_next && found % 5 == 1 {
+        return Err(ProducerError::OutOfOrderSequence { producer_id, epoch, expected: found, found });
+    }
+    Ok(())
 }
 
 #[cfg(test)]
