@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{Checker, Event, RecordName};
+use crate::cluster::ReplicaState;
+use crate::sim::contacts::TOPIC;
+use crate::sim::world::World;
 
 /// What producers were promised, and what consumers have read.
 #[derive(Debug, Default)]
@@ -29,6 +32,28 @@ impl Checker for Acknowledged {
                 self.read.insert((*partition, *offset), *name);
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whoever leads last has all that was promised before.
+    fn inspect(&mut self, _: &mut World, replicas: &[ReplicaState]) -> Result<(), String> {
+        let mut leaders: BTreeMap<i32, &ReplicaState> = BTreeMap::new();
+        for replica in replicas.iter().filter(|replica| replica.leads && &*replica.topic == TOPIC) {
+            let last = leaders.entry(replica.key.index).or_insert(replica);
+            if replica.leader_epoch > last.leader_epoch {
+                *last = replica;
+            }
+        }
+        for (partition, leader) in leaders {
+            let promised = self.promised.range((partition, 0)..(partition + 1, 0)).next_back();
+            if let Some(((_, offset), name)) = promised.filter(|((_, at), _)| *at >= leader.log_end_offset) {
+                return Err(format!(
+                    "{name} was acknowledged at offset {offset} of partition {partition}; broker {} leads it \
+                     with a log that ends at {}",
+                    leader.broker.0, leader.log_end_offset
+                ));
+            }
         }
         Ok(())
     }

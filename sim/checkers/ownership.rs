@@ -1,11 +1,17 @@
 //! A partition has at most one owner in a generation of a group, or in an epoch of its members (KIP-848); and no member is
 //! told that it still owns what another has been given since.
+//!
+//! As Kafka's, a coordinator that hasn't heard yet that another has taken over goes on answering heartbeats: while there are
+//! two, what members are told doesn't count.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Checker, Event};
-use crate::cluster::ReplicaState;
+use crate::cluster::{BrokerState, ReplicaState};
 use crate::sim::world::{ClientId, World};
+
+/// The topic whose partitions' leaders coordinate groups.
+const COORDINATED: &str = "__consumer_offsets";
 
 /// Who owned and owns what.
 #[derive(Debug, Default)]
@@ -13,6 +19,8 @@ pub struct Ownership {
     owners: BTreeMap<(&'static str, i32, i32), ClientId>,
     /// Who has come to own each partition last.
     holders: BTreeMap<(&'static str, i32), Holder>,
+    /// When two brokers were seen last that both took themselves for the coordinator of the same groups.
+    divided_ms: Option<u64>,
     now_ms: u64,
 }
 
@@ -42,6 +50,7 @@ impl Checker for Ownership {
                     self.own(group, *reader, generation, partition)?;
                 }
             }
+            Event::Confirmed { asked_ms, .. } if self.divided_ms >= Some(*asked_ms) => {}
             Event::Confirmed { group, reader, generation, partitions, asked_ms } => {
                 for partition in partitions {
                     let Some(holder) = self.holders.get(&(*group, *partition)) else { continue };
@@ -61,8 +70,14 @@ impl Checker for Ownership {
         Ok(())
     }
 
-    fn inspect(&mut self, world: &mut World, _: &[ReplicaState]) -> Result<(), String> {
+    fn inspect(&mut self, world: &mut World, replicas: &[ReplicaState]) -> Result<(), String> {
         self.now_ms = world.now_ms;
+        let leaders = replicas.iter().filter(|replica| replica.leads && &*replica.topic == COORDINATED);
+        let running = leaders.filter(|leader| leader.broker_state != BrokerState::Down);
+        let mut led = BTreeSet::new();
+        if running.map(|leader| leader.key.index).any(|index| !led.insert(index)) {
+            self.divided_ms = Some(world.now_ms);
+        }
         Ok(())
     }
 }
