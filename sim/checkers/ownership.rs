@@ -1,8 +1,9 @@
 //! A partition has at most one owner in a generation of a group, or in an epoch of its members (KIP-848); and no member is
 //! told that it still owns what another has been given since.
 //!
-//! As Kafka's, a coordinator that hasn't heard yet that another has taken over goes on answering heartbeats: while there are
-//! two, what members are told doesn't count.
+//! What a member is told counts once a heartbeat has confirmed it: as Kafka's, a coordinator answers a sync from what it has
+//! loaded, which may be lost yet, and a heartbeat when all of that is committed. And one that hasn't heard yet that another has
+//! taken over goes on answering: while there are two, what members are told doesn't count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,26 +44,23 @@ impl Checker for Ownership {
                     let still_owns = share.as_ref().is_some_and(|(_, owned)| owned.contains(partition));
                     held != group || holder.reader != *reader || still_owns
                 });
-                let owned = share
-                    .iter()
-                    .flat_map(|(generation, owned)| owned.iter().map(|partition| (*generation, *partition)));
-                for (generation, partition) in owned {
-                    self.own(group, *reader, generation, partition)?;
-                }
             }
             Event::Confirmed { asked_ms, .. } if self.divided_ms >= Some(*asked_ms) => {}
             Event::Confirmed { group, reader, generation, partitions, asked_ms } => {
                 for partition in partitions {
-                    let Some(holder) = self.holders.get(&(*group, *partition)) else { continue };
-                    let is_given_away = holder.reader != *reader
-                        && holder.generation > *generation
-                        && holder.since_ms < *asked_ms;
-                    if is_given_away {
+                    let holder = self.holders.get(&(*group, *partition));
+                    let given_away = holder.filter(|holder| {
+                        holder.reader != *reader
+                            && holder.generation > *generation
+                            && holder.since_ms < *asked_ms
+                    });
+                    if let Some(holder) = given_away {
                         return Err(format!(
                             "client {reader} of group {group} was told after {asked_ms} ms that it still owns \
                              partition {partition} in epoch {generation}, which has been {holder:?}'s before"
                         ));
                     }
+                    self.own(group, *reader, *generation, *partition)?;
                 }
             }
             _ => {}
