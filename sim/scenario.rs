@@ -18,6 +18,8 @@ use crate::controller::{ListenerEndpoint, NewTopic};
 
 /// How long everything may take to reach its end once nothing goes wrong any more.
 const PATIENCE_MS: u64 = 300_000;
+/// The same with a planted bug, which may keep everybody from the end for ever.
+const PATIENCE_WITH_BUG_MS: u64 = 30_000;
 
 /// What is looked out for besides, as checkers name it: once nothing goes wrong any more, clients do all they have to, and
 /// everything that was written is read.
@@ -74,7 +76,9 @@ pub fn run_with_bug(seed: u64, bug: Bug, looks: impl Fn(&str) -> bool) -> Outcom
     planted::plant(Some(bug));
     let mut some = checkers::all();
     some.retain(|one| looks(one.name()));
-    let outcome = Run::new(seed, some).run();
+    let mut run = Run::new(seed, some);
+    run.patience_ms = PATIENCE_WITH_BUG_MS;
+    let outcome = run.run();
     planted::plant(None);
     outcome
 }
@@ -85,6 +89,7 @@ struct Run {
     clients: Clients,
     faults: Faults,
     fault_ms: u64,
+    patience_ms: u64,
     topics: [(&'static str, i32); 3],
     checkers: Vec<Box<dyn Checker>>,
     /// The generations and epochs of groups in which a member was.
@@ -122,6 +127,7 @@ impl Run {
             clients,
             faults: Faults::new(root.stream("faults"), ids, min_isr > 1),
             fault_ms: 10_000 + draw.below(50_000),
+            patience_ms: PATIENCE_MS,
             topics,
             checkers,
             generations: BTreeSet::new(),
@@ -156,7 +162,7 @@ impl Run {
         self.faults.heal(&mut self.world);
         self.world.resume_all();
         self.clients.end_administration();
-        let end_ms = self.world.now_ms + PATIENCE_MS;
+        let end_ms = self.world.now_ms + self.patience_ms;
         while !self.is_done() {
             let Some(step) = self.world.step(end_ms) else {
                 return Err(self.too_late());
@@ -276,7 +282,7 @@ impl Run {
             Some((checker.name(), what))
         });
         let (checker, what) = unfinished.unwrap_or((EVERYTHING_ENDS, String::new()));
-        let what = format!("after {PATIENCE_MS} ms without faults: {what}\nends {ends:?}\n{clients}");
+        let what = format!("after {} ms without faults: {what}\nends {ends:?}\n{clients}", self.patience_ms);
         self.failure(checker, what)
     }
 }

@@ -210,7 +210,7 @@ fn a_client_changes_the_level_of_a_logger() {
     // IncrementalAlterConfigs v0: of the loggers (8) of broker 1, one is set (0).
     let string = |text: &str| [&(text.len() as u16).to_be_bytes(), text.as_bytes()].concat();
     let header = [&[0, 44, 0, 0, 0, 0, 0, 1, 0xff, 0xff][..], &[0, 0, 0, 1, 8], &string("1"), &[0, 0, 0, 1]];
-    let set = [&string("huld::server::listener")[..], &[0], &string("DEBUG"), &[0]];
+    let set = [&string("huld.server.listener")[..], &[0], &string("DEBUG"), &[0]];
     let request = [header.concat(), set.concat()].concat();
     let mut admin = TcpStream::connect(address(&lines)).unwrap();
     admin.write_all(&(request.len() as u32).to_be_bytes()).unwrap();

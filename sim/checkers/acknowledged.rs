@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Checker, Event, RecordName};
+use super::{Checker, Event, RecordName, last_leaders};
 use crate::cluster::ReplicaState;
-use crate::sim::contacts::TOPIC;
 use crate::sim::world::World;
 
 /// What producers were promised, and what consumers have read.
@@ -38,15 +37,7 @@ impl Checker for Acknowledged {
 
     /// Whoever leads last has all that was promised before.
     fn inspect(&mut self, _: &mut World, replicas: &[ReplicaState]) -> Result<(), String> {
-        let mut last: BTreeMap<i32, &ReplicaState> = BTreeMap::new();
-        for replica in replicas.iter().filter(|replica| &*replica.topic == TOPIC) {
-            let last = last.entry(replica.key.index).or_insert(replica);
-            if (replica.leader_epoch, replica.leads) > (last.leader_epoch, last.leads) {
-                *last = replica;
-            }
-        }
-        // Whoever is to lead next may not have heard of it yet, when others have.
-        for (partition, leader) in last.into_iter().filter(|(_, replica)| replica.leads) {
+        for (partition, leader) in last_leaders(replicas) {
             let promised = self.promised.range((partition, 0)..(partition + 1, 0)).next_back();
             if let Some(((_, offset), name)) = promised.filter(|((_, at), _)| *at >= leader.log_end_offset) {
                 return Err(format!(

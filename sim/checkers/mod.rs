@@ -21,8 +21,8 @@
 //! | a pipeline's input comes out twice, or is lost | `exactly_once.rs` | `AdmitsZombies`, `CommitsAbortedOffsets` |
 //! | a last stable offset falls, or is above the high watermark | `stable_offset.rs` | `StableOffsetFalls`, `StableOffsetTooHigh` |
 //! | once faults have stopped, members don't come to share what there is | `convergence.rs` | `KeepsMembersBack` |
-//! | nor does everything reach its end | `../scenario.rs` | `LosesMarkers` |
-//! | a seed is another run the next time | the digest, in `../tests.rs` | `DrawsFromOutside` |
+//! | nor does everything reach its end | `scenario.rs` | `LosesMarkers` |
+//! | a seed is another run the next time | the digest, in `tests.rs` | `DrawsFromOutside` |
 
 mod acknowledged;
 mod answered;
@@ -43,11 +43,25 @@ mod refusals;
 mod stable_offset;
 mod stays;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use super::contacts::TOPIC;
 use super::world::{ClientId, World};
 use crate::cluster::ReplicaState;
+
+/// Of each partition of the topic that is produced to, who leads it in the last epoch, unless they haven't heard of it yet when
+/// others have.
+fn last_leaders(replicas: &[ReplicaState]) -> impl Iterator<Item = (i32, &ReplicaState)> {
+    let mut last: BTreeMap<i32, &ReplicaState> = BTreeMap::new();
+    for replica in replicas.iter().filter(|replica| &*replica.topic == TOPIC) {
+        let last = last.entry(replica.key.index).or_insert(replica);
+        if (replica.leader_epoch, replica.leads) > (last.leader_epoch, last.leads) {
+            *last = replica;
+        }
+    }
+    last.into_iter().filter(|(_, replica)| replica.leads)
+}
 
 /// Names a record, in its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
