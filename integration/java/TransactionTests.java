@@ -11,7 +11,6 @@ import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsOptions;
 import org.apache.kafka.clients.admin.TransactionDescription;
 import org.apache.kafka.clients.admin.TransactionState;
 import org.apache.kafka.clients.consumer.Consumer;
-import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -167,7 +166,11 @@ final class TransactionTests {
     Map<TopicPartition, OffsetAndMetadata> offsets = Map.of(new TopicPartition(topic, 0), new OffsetAndMetadata(1));
     Map<String, Call> calls = Map.of(
         "send", producer -> producer.send(record(topic, 0, "late")).get(),
-        "send offsets", producer -> producer.sendOffsetsToTransaction(offsets, new ConsumerGroupMetadata(group)),
+        "send offsets", producer -> {
+          try (Consumer<byte[], byte[]> consumer = broker.consumer("group.id", group)) {
+            producer.sendOffsetsToTransaction(offsets, consumer.groupMetadata());
+          }
+        },
         "commit", Producer::commitTransaction);
     try (Admin admin = broker.admin()) {
       for (Map.Entry<String, Call> call : calls.entrySet()) {
