@@ -229,7 +229,7 @@ fn a_client_changes_the_level_of_a_logger() {
     let told = "a client has changed levels of loggers: ";
     let (before, after) = log.split_once(told).unwrap_or_else(|| panic!("{log}"));
     assert!(!before.contains("DEBUG"), "{log}");
-    assert!(after.lines().next().unwrap().contains("huld::server::listener=DEBUG"), "{log}");
+    assert!(after.lines().next().unwrap().contains("huld.server.listener=DEBUG"), "{log}");
     assert!(after.contains("DEBUG huld::server::listener: "), "{log}");
 }
 

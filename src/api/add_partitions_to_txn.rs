@@ -110,8 +110,8 @@ fn add(
         return Ok((None, outcomes));
     }
     if transaction.verify_only {
-        let transactions = context.parts.broker.coordinators.transactions_for(&id)?;
-        return Ok((None, transactions.verify(&id, producer, &named)?));
+        let coordinators = &context.parts.broker.coordinators;
+        return Ok((None, coordinators.verify_partitions(&id, producer, &named)?));
     }
     let client_version = if context.caller.version >= BATCHED { 2 } else { 0 };
     let add = AddPartitions { producer, partitions: named, client_version, waits: false };

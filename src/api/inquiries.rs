@@ -118,8 +118,7 @@ pub(super) fn handle(
             Err(error) => Err(error),
         }
     } else {
-        let transactions = coordinators.transactions_for(&id);
-        transactions.and_then(|transactions| transactions.verify(&id, producer, &partitions))
+        coordinators.verify_partitions(&id, producer, &partitions)
     };
     parts.broker.answer(peer, PeerMessage::Inquired { number, outcomes });
 }

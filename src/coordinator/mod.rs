@@ -439,6 +439,24 @@ impl Coordinators {
         self.transactions.run(&mut call, id, |state, effects| state.add_partitions(id, add, effects))
     }
 
+    /// An outcome for each partition, whether it is part of the producer's transaction, as far as that is committed:
+    /// what may still be lost must not let a transaction begin anywhere.
+    ///
+    /// # Errors
+    /// For all partitions.
+    pub fn verify_partitions(
+        &self,
+        id: &str,
+        producer: Producer,
+        partitions: &[(Arc<str>, i32)],
+    ) -> Result<Vec<ErrorCode>, ErrorCode> {
+        if id.is_empty() {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        let value = self.committed_transaction(id)?.ok_or(ErrorCode::InvalidProducerIdMapping)?;
+        value.verify(producer, partitions)
+    }
+
     /// EndTxn.
     ///
     /// # Errors

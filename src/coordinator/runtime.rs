@@ -72,6 +72,10 @@ pub(super) trait ShardState: Clone + Debug + Default {
     /// committed later. If not, it is told nothing until they are.
     const WRITES_EXPIRE: bool = true;
 
+    /// Whether a partition counts as loaded only once all is committed that was read of it. What isn't committed yet may
+    /// be lost with this broker's leadership, and nothing may have been said or done on its strength then.
+    const LOADS_COMMITTED: bool;
+
     /// By how much a batch must stay below `max.message.bytes`.
     const BATCH_MARGIN: usize;
 
@@ -481,6 +485,7 @@ impl<S: ShardState> Runtime<S> {
     pub(super) fn committed(&mut self, call: &mut Call<'_, '_>, key: PartitionKey) {
         let Some(replica) = call.storage.replicas.replica(key) else { return };
         let high_watermark = replica.high_watermark();
+        self.go_on_waiting(call, key);
         if let Some(shard) = self.shards.get_mut(&key.index).filter(|shard| shard.key == key)
             && !shard.ahead.is_empty()
         {

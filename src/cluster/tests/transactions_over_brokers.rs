@@ -118,6 +118,39 @@ fn a_coordinator_that_takes_over_ends_what_was_decided() {
     }
 }
 
+/// What a coordinator has read and what isn't committed may be lost with its leadership: it is neither told to anybody nor
+/// verified, and no marker is sent for it, before it is committed.
+#[test]
+fn a_successor_goes_on_once_what_it_has_read_is_committed() {
+    const STATE: &str = "__transaction_state";
+    let configs = [("transaction.state.log.num.partitions", "1"), ("replica.lag.time.max.ms", "600000")];
+    let mut world = World::of_brokers(3, &configs);
+    world.create_replicated("t", &[1, 2, 3], &[]);
+    let mut txn = Txn::begin(&mut world, "id", false);
+    let replicas: Vec<i32> = world.partition(STATE).replicas.iter().map(|replica| replica.0).collect();
+    let [first, second, third] = replicas[..] else { panic!("three replicas: {replicas:?}") };
+    let freeze = |world: &mut World, frozen| {
+        let topic = STATE.into();
+        world.command(Command::FreezeFetcher { broker: NodeId(third), topic, index: 0, frozen }).unwrap();
+    };
+    freeze(&mut world, true);
+    txn.send_add(&mut world, "t", &[0]);
+    world.advance(Duration::from_secs(1));
+    world.command(Command::KillBroker(NodeId(first))).unwrap();
+    world.advance(SESSION + Duration::from_secs(1));
+    assert_eq!(world.partition(STATE).leader, Some(NodeId(second)));
+    let (log_end, high_watermark) = world.offsets(STATE, second);
+    assert!(high_watermark < log_end, "not all is committed");
+    txn.client = world.connect_to(second);
+    let loading = ErrorCode::CoordinatorLoadInProgress.code();
+    assert_eq!(txn.add(&mut world, "t", &[0]), [loading], "the add that isn't committed is not vouched for");
+    assert_eq!(txn.end(&mut world, true), loading);
+    freeze(&mut world, false);
+    world.advance(Duration::from_secs(1));
+    assert_eq!(txn.add(&mut world, "t", &[0]), [0]);
+    assert_eq!(txn.end(&mut world, false), 0);
+}
+
 #[test]
 fn an_ongoing_transaction_times_out_under_its_next_coordinator() {
     let (mut world, mut txn, first, leader) = world(true, &[]);

@@ -449,6 +449,8 @@ impl ShardState for Groups {
     type Kept = KeptGroups;
 
     const KIND: CoordinatorKind = CoordinatorKind::Group;
+    /// Whatever is said waits for what was loaded to be committed, or is said of what was before.
+    const LOADS_COMMITTED: bool = false;
     /// Kafka's group coordinator compares records with the room behind the header and counts the header among them.
     const BATCH_MARGIN: usize = HEADER_LEN;
 

@@ -1,6 +1,7 @@
 //! How a shard comes to have the state that its partition's records say: all at once if they are few, and else some at a
 //! time, so that nobody else has to wait for it. Requests to a shard that isn't there yet are told
-//! COORDINATOR_LOAD_IN_PROGRESS. (Kafka's `CoordinatorLoaderImpl` reads on a thread of its own.)
+//! COORDINATOR_LOAD_IN_PROGRESS. (Kafka's `CoordinatorLoaderImpl` reads on a thread of its own.) Transactions are there once
+//! all is committed that was read ([`ShardState::LOADS_COMMITTED`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ struct Part<S: ShardState> {
     shard: Shard<S>,
     /// All below is loaded.
     next_offset: i64,
+    /// Whether all that there is is loaded, and some of it isn't committed.
+    waits: bool,
 }
 
 impl<S: ShardState> Default for Loading<S> {
@@ -54,7 +57,12 @@ impl<S: ShardState> Loading<S> {
 
     pub(super) fn forget(&mut self, index: i32) {
         self.by_index.remove(&index);
-        if self.by_index.is_empty() {
+        self.rest();
+    }
+
+    /// Nothing is to be done at any time if nothing but high watermarks is waited for.
+    fn rest(&mut self) {
+        if self.by_index.values().all(|part| part.waits) {
             self.since = None;
         }
     }
@@ -81,7 +89,9 @@ impl<S: ShardState> Runtime<S> {
         self.unload(key);
         let now = call.storage.now.instant;
         let start = call.storage.replicas.replica(key).map_or(0, |replica| replica.log().log_start_offset());
-        self.loading.by_index.insert(key.index, Part { shard: Shard::new(key), next_offset: start });
+        self.loading
+            .by_index
+            .insert(key.index, Part { shard: Shard::new(key), next_offset: start, waits: false });
         self.loading.since.get_or_insert(now);
         let (moment, replayed) = self.loading.at_once;
         let before = if moment == now { replayed } else { 0 };
@@ -94,9 +104,17 @@ impl<S: ShardState> Runtime<S> {
     pub(super) fn go_on_loading(&mut self, call: &mut Call<'_, '_>) {
         let mut left = RECORDS_AT_ONCE;
         while left > 0
-            && let Some(index) = self.loading.by_index.keys().next().copied()
+            && let Some((&index, _)) = self.loading.by_index.iter().find(|(_, part)| !part.waits)
         {
             left = left.saturating_sub(self.load_some(call, index, left).max(1));
+        }
+    }
+
+    /// The high watermark of a partition has risen: if that was all that its loading waits for, it is loaded.
+    pub(super) fn go_on_waiting(&mut self, call: &mut Call<'_, '_>, key: PartitionKey) {
+        let part = self.loading.by_index.get(&key.index);
+        if part.is_some_and(|part| part.waits && part.shard.key == key) {
+            self.load_some(call, key.index, RECORDS_AT_ONCE);
         }
     }
 
@@ -104,7 +122,12 @@ impl<S: ShardState> Runtime<S> {
     fn load_some(&mut self, call: &mut Call<'_, '_>, index: i32, most: usize) -> usize {
         let Some(part) = self.loading.by_index.get_mut(&index) else { return 0 };
         let (replayed, is_done) = part.advance(call.storage, most);
-        if is_done && let Some(part) = self.loading.by_index.remove(&index) {
+        part.waits = is_done && S::LOADS_COMMITTED && !part.is_committed(call.storage);
+        if part.waits {
+            self.loading.rest();
+        } else if !is_done {
+            self.loading.since.get_or_insert(call.storage.now.instant);
+        } else if let Some(part) = self.loading.by_index.remove(&index) {
             self.loading.forget(index);
             self.loaded(call, part.shard);
         }
@@ -128,9 +151,14 @@ impl<S: ShardState> Runtime<S> {
 }
 
 impl<S: ShardState> Part<S> {
+    fn is_committed(&self, storage: &Storage<'_>) -> bool {
+        let high_watermark = storage.replicas.replica(self.shard.key).map(Replica::high_watermark);
+        high_watermark.is_none_or(|high_watermark| high_watermark >= self.next_offset)
+    }
+
     /// Replays records from where it stopped. Returns how many, and whether there are no more.
     fn advance(&mut self, storage: &Storage<'_>, most: usize) -> (usize, bool) {
-        let Part { shard, next_offset } = self;
+        let Part { shard, next_offset, .. } = self;
         let Some(replica) = storage.replicas.replica(shard.key) else { return (0, true) };
         let high_watermark = Replica::high_watermark(replica);
         let mut replayed = 0;

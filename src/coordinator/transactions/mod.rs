@@ -175,6 +175,9 @@ impl ShardState for Transactions {
     /// What was decided is carried out once it is committed, however late, and nothing else is decided before. Whoever
     /// has asked gives up by themselves.
     const WRITES_EXPIRE: bool = false;
+    /// A change that is lost later must not have been verified for a partition, nor be carried out by markers. (Kafka
+    /// reads to the log's end, and goes on from what it finds.)
+    const LOADS_COMMITTED: bool = true;
     const BATCH_MARGIN: usize = 0;
 
     fn partitions(settings: &CoordinatorSettings) -> i32 {

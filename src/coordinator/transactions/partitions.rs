@@ -62,28 +62,6 @@ impl Transactions {
             .get(id)
             .is_some_and(|transaction| transaction.queue.iter().any(|(queued, _)| *queued == ticket))
     }
-
-    /// An outcome for each partition, whether it is part of the producer's transaction.
-    ///
-    /// # Errors
-    /// For all of them.
-    pub fn verify(
-        &self,
-        id: &str,
-        producer: Producer,
-        partitions: &[(Arc<str>, i32)],
-    ) -> Result<Vec<ErrorCode>, ErrorCode> {
-        if id.is_empty() {
-            return Err(ErrorCode::InvalidRequest);
-        }
-        let transaction = self.by_id.get(id).ok_or(ErrorCode::InvalidProducerIdMapping)?;
-        transaction.check_producer(producer)?;
-        let is_part = |partition| match transaction.value.partitions.contains(partition) {
-            true => ErrorCode::None,
-            false => ErrorCode::TransactionAbortable,
-        };
-        Ok(partitions.iter().map(is_part).collect())
-    }
 }
 
 impl Transaction {
@@ -93,7 +71,7 @@ impl Transaction {
         if self.pending.is_some() {
             return Err(ErrorCode::ConcurrentTransactions);
         }
-        self.check_producer(add.producer)?;
+        self.value.check_producer(add.producer)?;
         let is_part = |partition| self.value.partitions.contains(partition);
         Ok(self.value.state == TransactionState::Ongoing && add.partitions.iter().all(is_part))
     }
@@ -130,16 +108,34 @@ impl Transaction {
             }
         }
     }
+}
+
+impl TransactionValue {
+    /// An outcome for each partition, whether it is part of the producer's transaction.
+    ///
+    /// # Errors
+    /// For all of them.
+    pub fn verify(
+        &self,
+        producer: Producer,
+        partitions: &[(Arc<str>, i32)],
+    ) -> Result<Vec<ErrorCode>, ErrorCode> {
+        self.check_producer(producer)?;
+        let is_part = |partition| match self.partitions.contains(partition) {
+            true => ErrorCode::None,
+            false => ErrorCode::TransactionAbortable,
+        };
+        Ok(partitions.iter().map(is_part).collect())
+    }
 
     fn check_producer(&self, producer: Producer) -> Result<(), ErrorCode> {
-        let value = &self.value;
-        if value.producer_id != producer.id {
+        if self.producer_id != producer.id {
             return Err(ErrorCode::InvalidProducerIdMapping);
         }
-        if value.epoch != producer.epoch {
+        if self.epoch != producer.epoch {
             return Err(ErrorCode::ProducerFenced);
         }
-        if value.state.is_preparing() {
+        if self.state.is_preparing() {
             return Err(ErrorCode::ConcurrentTransactions);
         }
         Ok(())
