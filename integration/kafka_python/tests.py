@@ -260,6 +260,7 @@ def seek():
         client.seek_to_beginning(place)
         equal(take(client, 1)[0].offset, 0, "at the beginning")
         client.seek_to_end(place)
+        equal(client.position(place), 100, "the end")
         equal(client.poll(timeout_ms=400), {}, "after the end")
         send(topic, [b"100"])
         equal(take(client, 1)[0].offset, 100, "at the end")

@@ -289,8 +289,14 @@ def seek():
             equal(int(take(client, 1)[0].value()), offset, f"after a seek to {offset}")
         client.seek(TopicPartition(topic, 0, OFFSET_BEGINNING))
         equal(int(take(client, 1)[0].value()), 0, "at the beginning")
+    # The end is asked for behind a fetch that may wait, and the client tells when it has come there.
+    with consumer(**{"enable.partition.eof": True}) as client:
+        client.assign([TopicPartition(topic, 0, 0)])
+        equal(int(take(client, 1)[0].value()), 0, "at the beginning")
         client.seek(TopicPartition(topic, 0, OFFSET_END))
-        check(client.poll(0.5) is None, "there is a record after the end")
+        message = client.poll(FOLLOW_UP_S)
+        check(message is not None and message.error() is not None, "there is a record after the end")
+        equal(message.error().code(), KafkaError._PARTITION_EOF, "error")
         sender = Delivered()
         sender.send(topic, b"100", partition=0)
         sender.all_well()
