@@ -19,6 +19,7 @@ use super::subjects::NamesTopic;
 use super::topic_changes::answer_once_applied;
 use super::{Answer, AnyResponse, Api, Context, Refusal, names, prepare::Preparation};
 use crate::base::{ErrorCode, NodeId};
+use crate::controller::configs::DescribedConfig;
 use crate::controller::{ControllerError, MAX_PARTITIONS_A_REQUEST, NewTopic, Topic};
 
 pub(crate) struct CreateTopics;
@@ -53,9 +54,10 @@ impl Api for CreateTopics {
         }
         let new = topics.iter().map(|topic| new_topic(topic)).collect();
         let created = context.parts.controller.create_topics(new, request.validate_only);
+        let mut plain = None;
         for (topic, created) in topics.into_iter().zip(created) {
             results.push(match created {
-                Ok(created) => succeeded(context, topic, &created),
+                Ok(created) => succeeded(context, topic, &created, &mut plain),
                 Err(error) => failed(&topic.name, error.code(), error.message().as_deref()),
             });
         }
@@ -118,26 +120,41 @@ fn new_topic(topic: &CreatableTopic) -> NewTopic {
     }
 }
 
-fn succeeded(context: &Context<'_>, asked: &CreatableTopic, topic: &Arc<Topic>) -> CreatableTopicResult {
+/// The configs of topics without any of their own are the same for all, and put together once: others must not wait for as
+/// long as that would take for each of ten thousand.
+fn succeeded(
+    context: &Context<'_>,
+    asked: &CreatableTopic,
+    topic: &Arc<Topic>,
+    plain: &mut Option<Vec<CreatableTopicConfigs>>,
+) -> CreatableTopicResult {
     // The codec's default message is an empty one, Kafka's is none.
     let result = CreatableTopicResult::default().with_name(asked.name.clone()).with_error_message(None);
     if context.caller.version < 5 {
         return result;
     }
     let factor = topic.partitions.first().map_or(0, |partition| partition.replicas.len());
-    let configs = context.parts.controller.describe_topic_configs(topic).into_iter().map(|config| {
+    let configs = match topic.overrides.is_empty() {
+        true => plain.get_or_insert_with(|| effective_configs(context, topic)).clone(),
+        false => effective_configs(context, topic),
+    };
+    result
+        .with_topic_id(topic.id.into())
+        .with_num_partitions(topic.partitions.len() as i32)
+        .with_replication_factor(factor as i16)
+        .with_configs(Some(configs))
+}
+
+fn effective_configs(context: &Context<'_>, topic: &Topic) -> Vec<CreatableTopicConfigs> {
+    let row = |config: DescribedConfig| {
         CreatableTopicConfigs::default()
             .with_name(names::text(config.name))
             .with_value(config.value.map(names::text))
             .with_read_only(config.read_only)
             .with_config_source(config.source.code())
             .with_is_sensitive(config.is_sensitive)
-    });
-    result
-        .with_topic_id(topic.id.into())
-        .with_num_partitions(topic.partitions.len() as i32)
-        .with_replication_factor(factor as i16)
-        .with_configs(Some(configs.collect()))
+    };
+    context.parts.controller.describe_topic_configs(topic).into_iter().map(row).collect()
 }
 
 fn failed(name: &TopicName, error: ErrorCode, why: Option<&str>) -> CreatableTopicResult {

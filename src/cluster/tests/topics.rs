@@ -247,3 +247,30 @@ fn topics_that_are_described_together_are_described_as_each_alone() {
         assert_eq!((together[3].configs.len(), together[6].configs.len()), (2, 0));
     }
 }
+
+#[test]
+fn topics_that_are_made_together_are_answered_as_each_alone() {
+    use kafka_protocol::messages::create_topics_request::CreatableTopicConfig;
+    let mut world = World::with(&[("log.segment.bytes", "2097152")]);
+    let client = world.connect();
+    let mut made = |names: &[(&'static str, Option<&'static str>)]| {
+        let topics = names.iter().map(|(name, retention)| {
+            let configs = retention.iter().map(|value| {
+                CreatableTopicConfig::default()
+                    .with_name(StrBytes::from_static_str("retention.ms"))
+                    .with_value(Some(StrBytes::from_static_str(value)))
+            });
+            let named = CreatableTopic::default().with_name(topic(name)).with_configs(configs.collect());
+            named.with_num_partitions(1).with_replication_factor(1)
+        });
+        let request = CreateTopicsRequest::default().with_topics(topics.collect()).with_timeout_ms(1_000);
+        let response: CreateTopicsResponse = world.ask(client, 7, &request);
+        response.topics.into_iter().map(|topic| topic.configs.unwrap()).collect::<Vec<_>>()
+    };
+    let together = made(&[("a", None), ("b", Some("5")), ("c", None)]);
+    let alone = [made(&[("d", None)]), made(&[("e", Some("5"))]), made(&[("f", None)])].concat();
+    assert_eq!(together, alone);
+    assert_ne!(together[0], together[1]);
+    let segment = together[0].iter().find(|config| config.name.as_str() == "segment.bytes").unwrap();
+    assert_eq!(segment.value.as_deref(), Some("2097152"));
+}
