@@ -418,6 +418,26 @@ fn errors_say_what_where_and_what_to_do() {
 }
 
 #[test]
+fn bodies_that_never_come_keep_nobody_waiting() {
+    let cluster = Cluster::start();
+    let mut stuck: Vec<TcpStream> = (0..64)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&cluster.control).unwrap();
+            stream
+                .write_all(b"POST /holds HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
+                .unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream
+        })
+        .collect();
+    // It waits to be accepted until one of the others has been told.
+    cluster.get("/brokers");
+    let mut answer = [0; 12];
+    stuck[0].read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 408");
+}
+
+#[test]
 fn every_route_is_documented() {
     let cluster = Cluster::start();
     let documented =

@@ -34,6 +34,8 @@ def transactions_tool():
         (words,) = transactions("describe-producers", *place)
         equal((words[0], words[1], words[-1]), (producer_id, epoch, "0"), "producer id, epoch and start of the transaction")
         equal(transactions("find-hanging", *place), [], "transactions that hang")
+        # Of all that a broker has, be it the leader or not.
+        equal(transactions("find-hanging", "--broker-id", coordinator), [], "transactions that hang on the coordinator")
     tool("transactions", "abort", *place, "--start-offset", "0")
     (words,) = transactions("describe-producers", *place)
     equal(words[-1], "None", "start of the transaction once it is aborted")

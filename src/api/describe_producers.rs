@@ -1,4 +1,5 @@
-//! DescribeProducers (61), version 0: the idempotent and transactional producers that partitions remember (KIP-664).
+//! DescribeProducers (61), version 0: the idempotent and transactional producers that partitions remember (KIP-664). Any
+//! replica is asked, not the leader alone (`kafka-transactions find-hanging --broker-id`).
 
 use kafka_protocol::messages::describe_producers_response::{
     PartitionResponse, ProducerState, TopicResponse,
@@ -56,7 +57,6 @@ impl Api for DescribeProducers {
 
 fn producers(parts: &Parts<'_>, topic: &str, index: i32) -> Result<Vec<ProducerState>, ErrorCode> {
     let replica = partitions::by_name(parts, topic, index)?;
-    replica.check_leader(-1)?;
     let rows = replica.log().producers().iter().map(|(id, state)| {
         ProducerState::default()
             .with_producer_id(ProducerId(id))

@@ -1,7 +1,8 @@
 //! The options that every command which starts a broker has.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -22,7 +23,7 @@ const LOG_MEMORY_BYTES: &str = "huld.log.memory.bytes";
 #[derive(Debug, Args)]
 pub(super) struct BrokerArgs {
     /// Listen on this port of localhost, IPv4 and IPv6; 0 takes a free one [default: 9092; exec: a free one]
-    #[arg(long, value_name = "PORT", conflicts_with = "listen")]
+    #[arg(long, value_name = "PORT", conflicts_with = "listen", allow_negative_numbers = true)]
     pub(super) port: Option<u16>,
     /// Listen on this address, as [NAME://][HOST][:PORT]; without HOST on all (may be repeated)
     #[arg(long, value_name = "ADDRESS")]
@@ -40,13 +41,13 @@ pub(super) struct BrokerArgs {
     #[arg(long, value_name = "NAME[:PARTITIONS]")]
     topic: Vec<String>,
     /// How much memory all records together may take, such as 512M or 2G [default: half of the machine's]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory: Option<String>,
     /// Decide every random draw, so that a run can be repeated [default: another one each time]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub(super) seed: Option<u64>,
     /// How many brokers to run: their ids count up from node.id, their ports from the first one's
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     brokers: u32,
     /// Read settings that one broker alone has from a file, such as its broker.rack (may be repeated)
     #[arg(long, value_name = "ID=FILE")]
@@ -153,7 +154,9 @@ impl BrokerArgs {
         let mut sets = self.set.clone();
         if let Some(text) = &self.memory {
             let bytes = parse_size(text).ok_or_else(|| {
-                Failure::usage(format_args!("--memory {text}: must be a number of bytes, or of K, M, G or T"))
+                Failure::usage(format_args!(
+                    "--memory {text}: must be a number of bytes, or of K, M, G or T, below 16 EiB"
+                ))
             })?;
             check_memory(text, bytes)?;
             sets.push(format!("{LOG_MEMORY_BYTES}={bytes}"));
@@ -187,9 +190,18 @@ impl BrokerArgs {
     }
 }
 
+/// The most bytes of a file of settings (ours).
+const MAX_PROPERTIES_BYTES: u64 = 1 << 20;
+
 fn read_properties(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_PROPERTIES_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_PROPERTIES_BYTES {
+        let what = format!("is larger than {MAX_PROPERTIES_BYTES} bytes, which no file of settings is");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
     // As Java reads a properties file: each byte is a character of Latin-1, unless the whole is UTF-8.
-    Ok(String::from_utf8(std::fs::read(path)?)
+    Ok(String::from_utf8(bytes)
         .unwrap_or_else(|error| error.as_bytes().iter().copied().map(char::from).collect()))
 }
 

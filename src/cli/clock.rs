@@ -30,7 +30,7 @@ enum ClockCommand {
     /// Move it on: everything that would have happened meanwhile has happened when this ends
     Advance {
         /// How far, such as 500ms, 30s, 5m, 2h or 7d
-        #[arg(value_parser = parse_span)]
+        #[arg(value_parser = parse_span, allow_hyphen_values = true)]
         span: u64,
     },
 }

@@ -53,13 +53,13 @@ struct AddArgs {
     #[arg(long)]
     group: Option<String>,
     /// Requests that come to this broker
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
     broker: Option<i32>,
     /// So many requests and no more
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     count: Option<u64>,
     /// Each for so long at most, such as 30s
-    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    #[arg(long, value_name = "SPAN", value_parser = parse_span, allow_hyphen_values = true)]
     time_limit: Option<u64>,
 }
 

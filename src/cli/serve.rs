@@ -45,6 +45,8 @@ pub(super) fn bind(options: BrokerOptions) -> Result<Server, Failure> {
         | StartError::IdRange { .. }
         | StartError::UnknownBroker { .. }
         | StartError::ProcessWide { .. }
+        | StartError::OfBroker { .. }
+        | StartError::OwnId { .. }
         | StartError::ControlNotLoopback { .. }
         | StartError::PortRange { .. } => Failure::usage(error),
         _ => Failure::start(error),

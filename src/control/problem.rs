@@ -19,6 +19,8 @@ pub enum Blame {
     Forbidden,
     /// The request is too large.
     Size,
+    /// The request didn't come in time.
+    Slow,
     /// What it is about can't be done so.
     Method,
     /// Ours.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::handler::Handler;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -39,8 +39,8 @@ use crate::control::{self, Blame, Problem};
 const MAX_BODY_BYTES: usize = 64 << 10;
 /// The most connections at a time; further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 64;
-/// How long a request's header may take to come, and so how long a connection may be quiet.
-const HEADER_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a request's header may take to come, and so how long a connection may be quiet; and how long its body may.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The furthest that the clock is moved on by one request: it goes from one thing that happens to the next.
 const MAX_ADVANCE: Duration = Duration::from_hours(366 * 24);
 /// How long accepting pauses after a failure, such as having no file descriptors left.
@@ -92,7 +92,7 @@ impl ControlListener {
             served.spawn(async move {
                 let _permit = permit;
                 let mut http = http1::Builder::new();
-                http.timer(TokioTimer::new()).header_read_timeout(HEADER_PATIENCE);
+                http.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
                 // A client that goes early is its own affair.
                 let _ = http.serve_connection(TokioIo::new(stream), service).await;
             });
@@ -194,18 +194,18 @@ fn router(driver: Arc<Driver>) -> Router {
     let missing = |_: Request| async {
         Problem::new(Blame::Missing, "there is no such route", "GET / lists the routes")
     };
-    routed
-        .fallback(missing)
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(middleware::from_fn(guard))
-        .with_state(driver)
+    routed.fallback(missing).layer(middleware::from_fn(guard)).with_state(driver)
 }
 
 /// Refuses what is not from this machine's own programs, and makes every error JSON that says where it happened.
 async fn guard(request: Request, next: Next) -> Result<Response, Infallible> {
     let place = format!("{} {}", request.method(), request.uri().path());
-    let response = match check_origin(request.headers()) {
-        Ok(()) => next.run(request).await,
+    let checked = match check_origin(request.headers()) {
+        Ok(()) => whole(request).await,
+        Err(problem) => Err(problem),
+    };
+    let response = match checked {
+        Ok(request) => next.run(request).await,
         Err(problem) => problem.into_response(),
     };
     if !response.status().is_client_error() && !response.status().is_server_error() {
@@ -219,6 +219,22 @@ async fn guard(request: Request, next: Next) -> Result<Response, Infallible> {
     Ok((status, Json(json!({ "error": Problem { place, ..problem } }))).into_response())
 }
 
+/// The request once its body is there, for which others must not wait for ever.
+async fn whole(request: Request) -> Result<Request, Problem> {
+    let (head, body) = request.into_parts();
+    match tokio::time::timeout(PATIENCE, to_bytes(body, MAX_BODY_BYTES)).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(head, Body::from(body))),
+        Ok(Err(_)) => {
+            let what = format_args!("the body is larger than {MAX_BODY_BYTES} bytes, or broke off");
+            Err(Problem::new(Blame::Size, what, "send less at a time, and all that Content-Length says"))
+        }
+        Err(_) => {
+            let what = format_args!("the body was not there after {} s", PATIENCE.as_secs());
+            Err(Problem::new(Blame::Slow, what, "send as much as Content-Length says"))
+        }
+    }
+}
+
 /// An error that was not ours to word.
 async fn refused_by_http(status: StatusCode, body: Body) -> Problem {
     let text = to_bytes(body, MAX_BODY_BYTES).await.unwrap_or_default();
@@ -229,10 +245,6 @@ async fn refused_by_http(status: StatusCode, body: Body) -> Problem {
             "there is a route of this path, but not for this method",
             "GET / lists the routes",
         ),
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            let what = format_args!("the body is larger than {MAX_BODY_BYTES} bytes");
-            Problem::new(Blame::Size, what, "send less at a time")
-        }
         _ => Problem::new(Blame::Request, text, "see docs/control.md"),
     }
 }
@@ -266,6 +278,7 @@ impl IntoResponse for Problem {
             Blame::State => StatusCode::CONFLICT,
             Blame::Forbidden => StatusCode::FORBIDDEN,
             Blame::Size => StatusCode::PAYLOAD_TOO_LARGE,
+            Blame::Slow => StatusCode::REQUEST_TIMEOUT,
             Blame::Method => StatusCode::METHOD_NOT_ALLOWED,
             Blame::Ours => StatusCode::INTERNAL_SERVER_ERROR,
         };
@@ -378,12 +391,12 @@ async fn advance_clock(State(driver): Owner, body: Bytes) -> Outcome {
                 )
             })?
         }
-        _ => {
-            return Err(Problem::new(
-                Blame::Request,
-                "it is not said how far",
-                "send either by_ms or to_wall_ms",
-            ));
+        (by_ms, _) => {
+            let what = match by_ms {
+                None => "it is not said how far",
+                Some(_) => "it is said twice how far",
+            };
+            return Err(Problem::new(Blame::Request, what, "send either by_ms or to_wall_ms"));
         }
     };
     let span = Duration::from_millis(span_ms);

@@ -304,6 +304,24 @@ pub enum StartError {
         /// The setting.
         key: &'static str,
     },
+    /// A broker's own settings don't go together with each other, or with those of all.
+    #[error("what broker {id} has of its own: {source}")]
+    OfBroker {
+        /// Which broker.
+        id: i32,
+        /// What is wrong.
+        source: ConfigError,
+    },
+    /// A broker is to have another id than its place gives it.
+    #[error("broker {id} can't be {key}={value}: ids count up from the node.id that all brokers share")]
+    OwnId {
+        /// Which broker.
+        id: i32,
+        /// `node.id` or `broker.id`.
+        key: &'static str,
+        /// What it is to be.
+        value: String,
+    },
     /// The ports that follow the first broker's don't suffice.
     #[error("there is no port {first} + {by} for another broker: choose a lower one for the first")]
     PortRange {
@@ -353,6 +371,8 @@ impl From<StartError> for io::Error {
             | StartError::IdRange { .. }
             | StartError::UnknownBroker { .. }
             | StartError::ProcessWide { .. }
+            | StartError::OfBroker { .. }
+            | StartError::OwnId { .. }
             | StartError::PortRange { .. }
             | StartError::ControlNotLoopback { .. }
             | StartError::NoListener

@@ -62,20 +62,35 @@ fn process_wide_difference(own: &BrokerSettings, shared: &BrokerSettings) -> Opt
     settings.into_iter().find_map(|(key, is_same)| (!is_same).then_some(key))
 }
 
+/// What a broker has of its own beside its id, which may be there if it is the one that it has anyway.
+fn without_id(id: NodeId, own: &Overrides) -> Result<Overrides, StartError> {
+    let mut own = own.clone();
+    for key in ["node.id", "broker.id"] {
+        let value = own.get(key).map(|value| value.text.trim().to_owned());
+        if let Some(value) = value.filter(|value| *value != id.0.to_string()) {
+            return Err(StartError::OwnId { id: id.0, key, value });
+        }
+        own.remove(key);
+    }
+    Ok(own)
+}
+
 fn plan_one(
     at: u32,
     shared: &Shared<'_>,
     own: &BTreeMap<NodeId, Overrides>,
 ) -> Result<PlannedBroker, StartError> {
     let id = NodeId(shared.settings.node_id.0.saturating_add_unsigned(at));
-    let own = own.get(&id).filter(|own| !own.is_empty());
+    let own = own.get(&id).map(|own| without_id(id, own)).transpose()?.filter(|own| !own.is_empty());
+    let own = own.as_ref();
     let own_settings = own
         .map(|own| {
             let mut configs = shared.configs.clone();
             configs.fixed.extend(own);
             BrokerSettings::resolve(&configs)
         })
-        .transpose()?;
+        .transpose()
+        .map_err(|source| StartError::OfBroker { id: id.0, source })?;
     let settings = own_settings.as_ref().unwrap_or(shared.settings);
     if let Some(key) = process_wide_difference(settings, shared.settings) {
         return Err(StartError::ProcessWide { id: id.0, key });
@@ -191,6 +206,13 @@ mod tests {
         let error = |count, settings: &[(&str, &str)], own: &[(i32, &[(&str, &str)])]| {
             planned(count, settings, own).unwrap_err().to_string()
         };
+        assert_eq!(
+            error(2, &[], &[(2, &[("node.id", "7")])]),
+            "broker 2 can't be node.id=7: ids count up from the node.id that all brokers share"
+        );
+        let lag = error(2, &[], &[(2, &[("replica.lag.time.max.ms", "1")])]);
+        assert!(lag.starts_with("what broker 2 has of its own: replica."), "{lag}");
+        assert!(planned(2, &[], &[(2, &[("node.id", "2"), ("broker.rack", "a")])]).is_ok());
         assert_eq!(error(0, &[], &[]), "0 brokers can't be run: it must be 1 to 64");
         assert_eq!(error(65, &[], &[]), "65 brokers can't be run: it must be 1 to 64");
         assert_eq!(

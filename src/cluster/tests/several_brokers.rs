@@ -453,3 +453,31 @@ fn rates_of_throttled_replication_are_kept_and_shown_where_they_are_set() {
         assert_eq!(config(&mut world, 2, "2", key), (0, Some(("5".to_owned(), 3))));
     }
 }
+
+#[test]
+fn every_replica_tells_its_producers() {
+    use kafka_protocol::messages::describe_producers_request::TopicRequest;
+    use kafka_protocol::messages::{DescribeProducersRequest, DescribeProducersResponse};
+    let mut world = World::of_brokers(3, &[]);
+    world.create_replicated("t", &[1, 2], &[]);
+    let leader = world.connect_to(1);
+    let header =
+        BatchHeader { producer_id: 9, producer_epoch: 2, base_sequence: 0, ..BatchHeader::default() };
+    world.send(leader, PRODUCE, &produce("t", 0, batch_of(header, &["a", "b"], 77), -1));
+    world.advance(Duration::from_secs(1));
+    assert_eq!(error_of(&world.received::<ProduceRequest>(leader, PRODUCE).unwrap()), 0);
+    let asked = TopicRequest::default().with_name(topic("t")).with_partition_indexes(vec![0]);
+    let request = DescribeProducersRequest::default().with_topics(vec![asked]);
+    for (broker, expected) in [(1, None), (2, None), (3, Some(ErrorCode::NotLeaderOrFollower))] {
+        let client = world.connect_to(broker);
+        let response: DescribeProducersResponse = world.ask(client, 0, &request);
+        let row = &response.topics[0].partitions[0];
+        assert_eq!(row.error_code, expected.unwrap_or_default().code(), "broker {broker}");
+        let producers: Vec<(i64, i32)> = row
+            .active_producers
+            .iter()
+            .map(|producer| (producer.producer_id.0, producer.last_sequence))
+            .collect();
+        assert_eq!(producers, if expected.is_none() { vec![(9, 1)] } else { Vec::new() }, "broker {broker}");
+    }
+}
