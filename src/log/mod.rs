@@ -256,11 +256,13 @@ impl Log {
         self.epochs.end_offset(epoch, self.log_end_offset)
     }
 
-    /// First offset of the oldest transaction that is open, or whose marker isn't below the high watermark: the last
-    /// stable offset is not above it.
+    /// First offset of the oldest transaction that is open, or whose marker isn't below the high watermark, or the log's
+    /// start where that is later: the last stable offset is not above it. (Kafka's
+    /// `UnifiedLog.maybeIncrementFirstUnstableOffset`.)
     pub fn first_unstable_offset(&self, high_watermark: i64) -> Option<i64> {
         let open = self.producers.first_open_transaction_offset();
-        [open, self.ended.first_unreplicated(high_watermark)].into_iter().flatten().min()
+        let first = [open, self.ended.first_unreplicated(high_watermark)].into_iter().flatten().min()?;
+        Some(first.max(self.log_start_offset))
     }
 
     /// The high watermark has risen. What is settled by that needs no memory any more.

@@ -637,3 +637,30 @@ fn a_marker_of_no_producer_fails_all_and_what_came_before_it_is_written() {
         assert_eq!(list_end(&mut world, UNCOMMITTED), at as i64 + 1);
     }
 }
+
+#[test]
+fn the_last_stable_offset_is_not_below_the_logs_start() {
+    use kafka_protocol::messages::DeleteRecordsRequest;
+    use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+    let mut world = World::new();
+    world.create_topic("t", 1, &[]);
+    let mut txn = Txn::begin(&mut world, "id", true);
+    for value in ["a", "b", "c"] {
+        assert_eq!(txn.write(&mut world, "t", value), 0);
+    }
+    let client = world.connect();
+    let ends = |world: &mut World, offset| {
+        let request = fetch("t", 0, offset).with_isolation_level(COMMITTED).with_max_wait_ms(0);
+        let response = world.ask(client, FETCH, &request);
+        let row = &response.responses[0].partitions[0];
+        (row.error_code, row.last_stable_offset, row.high_watermark)
+    };
+    assert_eq!(ends(&mut world, 0), (0, 0, 3));
+    let partition = DeleteRecordsPartition::default().with_offset(2);
+    let topics = vec![DeleteRecordsTopic::default().with_name(topic("t")).with_partitions(vec![partition])];
+    let request = DeleteRecordsRequest::default().with_timeout_ms(1_000).with_topics(topics);
+    assert_eq!(world.ask(client, 2, &request).topics[0].partitions[0].error_code, 0);
+    assert_eq!(ends(&mut world, 2), (0, 2, 3), "the transaction is still open");
+    assert_eq!(txn.end(&mut world, true), 0);
+    assert_eq!(ends(&mut world, 2), (0, 4, 4));
+}
