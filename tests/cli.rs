@@ -147,6 +147,19 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         assert!(printed.contains(arguments[1]), "{printed}");
     }
     assert_eq!(output(&["--no-such-option"]).status.code(), Some(2));
+    // A negative number is a wrong value, and not an option.
+    let negative: [(&[&str], &str); 5] = [
+        (&["--brokers", "-1"], "'-1' for '--brokers"),
+        (&["--seed", "-1"], "'-1' for '--seed"),
+        (&["--port", "-1"], "'-1' for '--port"),
+        (&["hold", "add", "--count", "-1"], "'-1' for '--count"),
+        (&["clock", "advance", "-5s"], "'-5s' for '<SPAN>'"),
+    ];
+    for (arguments, expected) in negative {
+        let ended = output(arguments);
+        let printed = String::from_utf8(ended.stderr).unwrap();
+        assert!(ended.status.code() == Some(2) && printed.contains(expected), "{arguments:?}: {printed}");
+    }
 }
 
 #[test]
@@ -261,7 +274,9 @@ fn a_wrong_setting_is_named_with_its_place() {
     for (arguments, expected) in [
         (&["--config", "/no/such/file"][..], "huld: --config /no/such/file: "),
         (&["--set", "num.partitions"], "huld: --set num.partitions: "),
+        (&["--config", "/dev/zero"], "huld: --config /dev/zero: is larger than 1048576 bytes"),
         (&["--memory", "much"], "huld: --memory much: "),
+        (&["--memory", "-5"], "huld: --memory -5: "),
         (&["--topic", "a:none"], "huld: --topic a:none: "),
         (&["--port", "0", "--topic", "a/b"], "huld: can't create topic 'a/b': "),
     ] {

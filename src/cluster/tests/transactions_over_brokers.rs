@@ -151,6 +151,47 @@ fn a_successor_goes_on_once_what_it_has_read_is_committed() {
     assert_eq!(txn.end(&mut world, false), 0);
 }
 
+/// Whoever leads a partition is told that it is part of a transaction once that is committed.
+#[test]
+fn what_is_not_committed_is_not_verified() {
+    use kafka_protocol::messages::add_partitions_to_txn_request::{
+        AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
+    };
+    use kafka_protocol::messages::{AddPartitionsToTxnRequest, ProducerId};
+    const STATE: &str = "__transaction_state";
+    let configs = [("transaction.state.log.num.partitions", "1"), ("replica.lag.time.max.ms", "600000")];
+    let mut world = World::of_brokers(3, &configs);
+    world.create_replicated("t", &[1, 2, 3], &[]);
+    let txn = Txn::begin(&mut world, "id", false);
+    let coordinator = world.partition(STATE).leader.unwrap();
+    let freeze = |world: &mut World, frozen| {
+        for broker in (1..=3).map(NodeId).filter(|broker| *broker != coordinator) {
+            let command = Command::FreezeFetcher { broker, topic: STATE.into(), index: 0, frozen };
+            world.command(command).unwrap();
+        }
+    };
+    let verified = |world: &mut World| {
+        let named = AddPartitionsToTxnTopic::default().with_name(topic("t")).with_partitions(vec![0]);
+        let asked = AddPartitionsToTxnTransaction::default()
+            .with_transactional_id(super::transactions::transactional_id("id"))
+            .with_producer_id(ProducerId(txn.producer_id))
+            .with_producer_epoch(txn.epoch)
+            .with_verify_only(true)
+            .with_topics(vec![named]);
+        let client = world.connect_to(coordinator.0);
+        let response =
+            world.ask(client, 4, &AddPartitionsToTxnRequest::default().with_transactions(vec![asked]));
+        response.results_by_transaction[0].topic_results[0].results_by_partition[0].partition_error_code
+    };
+    freeze(&mut world, true);
+    txn.send_add(&mut world, "t", &[0]);
+    world.advance(Duration::from_secs(1));
+    assert_eq!(verified(&mut world), ErrorCode::TransactionAbortable.code());
+    freeze(&mut world, false);
+    world.advance(Duration::from_secs(1));
+    assert_eq!(verified(&mut world), 0);
+}
+
 #[test]
 fn an_ongoing_transaction_times_out_under_its_next_coordinator() {
     let (mut world, mut txn, first, leader) = world(true, &[]);
