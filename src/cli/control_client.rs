@@ -21,7 +21,7 @@ const MAX_ANSWER_BYTES: usize = 256 << 20;
 /// How long a connection may take to be there.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where the brokers are that a command is for.
+// Where the brokers are that a command is for. (clap would say so instead of what the command does, if it were a `///`.)
 #[derive(Debug, Args)]
 pub(super) struct ControlArgs {
     /// Where the brokers' control interface is, as `huld --control` printed it [default: the variable HULD_CONTROL]

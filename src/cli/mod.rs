@@ -42,7 +42,9 @@ struct Cli {
     serve: ServeArgs,
 }
 
+// Deferred: only the subcommand that is meant is built.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 enum Command {
     /// Run a broker until it is told to stop (what `huld` alone does).
     Serve(ServeArgs),
@@ -133,6 +135,15 @@ mod tests {
     #[test]
     fn command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_of_a_subcommand_says_what_the_list_of_all_says() {
+        for subcommand in Cli::command().get_subcommands() {
+            let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
+            let error = Cli::try_parse_from(["huld", subcommand.get_name(), "--help"]).unwrap_err();
+            assert!(!about.is_empty() && error.to_string().starts_with(&about), "{error}");
+        }
     }
 
     #[test]

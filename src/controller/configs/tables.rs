@@ -1,7 +1,8 @@
 //! How keys are declared and looked up.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
 
 use super::key::Key;
 use super::{
@@ -64,7 +65,7 @@ impl Resource {
     /// The key of this name, or `None`. A broker key may stand behind `listener.name.<listener>.` and, for SASL,
     /// `<mechanism>.` as well.
     pub fn key(self, name: &str) -> Option<&'static Key> {
-        let index = &INDEX[self.position()];
+        let index = &BY_NAME[self.position()];
         index.get(name).copied().or_else(|| match self {
             Resource::Broker => {
                 let (_, key) = name.strip_prefix("listener.name.")?.split_once('.')?;
@@ -76,7 +77,7 @@ impl Resource {
 
     /// All keys, in the order of their names.
     pub fn keys(self) -> impl Iterator<Item = &'static Key> {
-        INDEX[self.position()].values().copied()
+        IN_ORDER[self.position()].iter().copied()
     }
 
     /// What it is called in messages.
@@ -97,29 +98,49 @@ impl Resource {
             Resource::ClientMetrics => 3,
         }
     }
+
+    const fn tables(self) -> &'static [&'static [Key]] {
+        match self {
+            Resource::Topic => &[topic_keys::TOPIC_KEYS],
+            Resource::Broker => BROKER_TABLES,
+            Resource::Group => &[group_keys::GROUP_KEYS],
+            Resource::ClientMetrics => &[group_keys::CLIENT_METRICS_KEYS],
+        }
+    }
 }
 
-type Index = BTreeMap<&'static str, &'static Key>;
+const BROKER_TABLES: &[&[Key]] = &[
+    broker_network::NETWORK_KEYS,
+    broker_log::LOG_KEYS,
+    broker_cluster::CLUSTER_KEYS,
+    broker_coordinators::COORDINATOR_KEYS,
+    broker_operations::OPERATION_KEYS,
+    broker_security::SECURITY_KEYS,
+    huld_keys::HULD_KEYS,
+    dynamic_keys::DYNAMIC_KEYS,
+];
 
-static INDEX: LazyLock<[Index; 4]> = LazyLock::new(|| {
-    let broker = [
-        broker_network::NETWORK_KEYS,
-        broker_log::LOG_KEYS,
-        broker_cluster::CLUSTER_KEYS,
-        broker_coordinators::COORDINATOR_KEYS,
-        broker_operations::OPERATION_KEYS,
-        broker_security::SECURITY_KEYS,
-        huld_keys::HULD_KEYS,
-        dynamic_keys::DYNAMIC_KEYS,
-    ];
-    [
-        index(&[topic_keys::TOPIC_KEYS]),
-        index(&broker),
-        index(&[group_keys::GROUP_KEYS]),
-        index(&[group_keys::CLIENT_METRICS_KEYS]),
-    ]
-});
+/// Every start looks up hundreds of keys, and has no use for the order of most.
+static BY_NAME: [LazyLock<FxHashMap<&'static str, &'static Key>>; 4] = [
+    LazyLock::new(|| by_name(Resource::Topic)),
+    LazyLock::new(|| by_name(Resource::Broker)),
+    LazyLock::new(|| by_name(Resource::Group)),
+    LazyLock::new(|| by_name(Resource::ClientMetrics)),
+];
 
-fn index(tables: &[&'static [Key]]) -> Index {
-    tables.iter().flat_map(|table| table.iter()).map(|key| (key.name, key)).collect()
+static IN_ORDER: [LazyLock<Vec<&'static Key>>; 4] = [
+    LazyLock::new(|| in_order(Resource::Topic)),
+    LazyLock::new(|| in_order(Resource::Broker)),
+    LazyLock::new(|| in_order(Resource::Group)),
+    LazyLock::new(|| in_order(Resource::ClientMetrics)),
+];
+
+fn by_name(resource: Resource) -> FxHashMap<&'static str, &'static Key> {
+    resource.tables().iter().copied().flatten().map(|key| (key.name, key)).collect()
+}
+
+fn in_order(resource: Resource) -> Vec<&'static Key> {
+    let mut keys: Vec<_> = resource.tables().iter().copied().flatten().collect();
+    keys.sort_unstable_by_key(|key| key.name);
+    keys
 }
