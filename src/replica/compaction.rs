@@ -72,7 +72,7 @@ impl CompactionSchedule {
     /// Does one step of what is due.
     pub(super) fn step(
         &mut self,
-        replicas: &mut FxHashMap<PartitionKey, Replica>,
+        replicas: &mut FxHashMap<PartitionKey, Box<Replica>>,
         now: Now,
         pool: &mut ChunkPool,
     ) {
@@ -82,7 +82,7 @@ impl CompactionSchedule {
     /// Does a larger step of what there is to do, though it may not be due.
     pub(super) fn hurry(
         &mut self,
-        replicas: &mut FxHashMap<PartitionKey, Replica>,
+        replicas: &mut FxHashMap<PartitionKey, Box<Replica>>,
         now: Now,
         pool: &mut ChunkPool,
     ) {
@@ -92,7 +92,7 @@ impl CompactionSchedule {
     fn work(
         &mut self,
         mut work: usize,
-        replicas: &mut FxHashMap<PartitionKey, Replica>,
+        replicas: &mut FxHashMap<PartitionKey, Box<Replica>>,
         now: Now,
         pool: &mut ChunkPool,
         pop: impl Fn(&mut Schedule) -> Option<PartitionKey>,

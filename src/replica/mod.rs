@@ -107,7 +107,8 @@ const CHECKED_AT_ONCE: usize = 256;
 /// All replicas of one broker.
 #[derive(Clone, Debug)]
 pub struct Replicas {
-    by_key: FxHashMap<PartitionKey, Replica>,
+    /// Boxed: many are made at a time, and the map moves what it holds as it grows.
+    by_key: FxHashMap<PartitionKey, Box<Replica>>,
     /// Partitions whose high watermark stays where it is.
     pinned: BTreeSet<PartitionKey>,
     settings: LogSettings,
@@ -174,7 +175,7 @@ impl Replicas {
 
     /// The replica of a partition.
     pub fn replica(&self, key: PartitionKey) -> Option<&Replica> {
-        self.by_key.get(&key)
+        self.by_key.get(&key).map(Box::as_ref)
     }
 
     /// The partitions, in order.
@@ -192,7 +193,7 @@ impl Replicas {
             return Moved::default();
         }
         let (settings, defaults) = (self.settings, &self.topic_defaults);
-        let new = || Replica::new(topic, index, config_of(topic, defaults), settings);
+        let new = || Box::new(Replica::new(topic, index, config_of(topic, defaults), settings));
         let replica = self.by_key.entry(key).or_insert_with(new);
         replica.pinned = self.pinned.contains(&key);
         let moved = replica.apply(partition, &self.brokers, now.instant, pool);
@@ -481,7 +482,7 @@ impl Replicas {
 
     /// The partitions of a topic that this broker holds.
     pub fn of_topic(&self, topic: TopicId, partitions: usize) -> impl Iterator<Item = &Replica> {
-        (0..partitions as i32).filter_map(move |index| self.by_key.get(&PartitionKey { topic, index }))
+        (0..partitions as i32).filter_map(move |index| self.replica(PartitionKey { topic, index }))
     }
 }
 

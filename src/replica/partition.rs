@@ -55,7 +55,7 @@ impl Replica {
             role: Role::Follower { leader: None },
             leader_epoch: -1,
             partition_epoch: -1,
-            in_sync: Arc::new([]),
+            in_sync: Arc::default(),
             replicas: 0,
             epoch_start_offset: None,
             pinned: false,
@@ -368,7 +368,7 @@ impl Replica {
 
     fn follow(&mut self, leader: Option<NodeId>, new_epoch: bool, pool: &mut ChunkPool) -> Moved {
         let before = std::mem::replace(&mut self.role, Role::Follower { leader });
-        self.in_sync = Arc::new([]);
+        self.in_sync = Arc::default();
         self.epoch_start_offset = None;
         self.followers = None;
         let mut moved = Moved { leadership_ended: before == Role::Leader, ..Moved::default() };
@@ -388,7 +388,7 @@ impl Replica {
     pub(super) fn forget_role(&mut self) {
         self.role = Role::Follower { leader: None };
         (self.leader_epoch, self.partition_epoch) = (-1, -1);
-        self.in_sync = Arc::new([]);
+        self.in_sync = Arc::default();
         self.epoch_start_offset = None;
         self.followers = None;
         self.fetcher = None;
