@@ -1,17 +1,19 @@
-//! Many first-in-first-out lists of `u32`, each a few items of its own and then a chain of chunks of one cache line.
+//! Many first-in-first-out lists of `u32`, each a few items of its own and then a chain of chunks of two cache lines.
 //!
 //! An item has a *place* that stays the same for as long as it is in its list, so that it can be taken out in O(1) from
 //! anywhere. With very many items the cost of everything is that of memory far away: going through a list costs one such
-//! access for a dozen items, and taking one out touches no other item. A short list needs no chunk.
+//! access for two dozen items, and taking one out touches no other item. A short list needs no chunk.
+
+use super::far;
 
 /// No chunk, no item, no place.
 pub(super) const NONE: u32 = u32::MAX;
-/// Items in a chunk, as many as fit into 64 bytes.
-const ITEMS: usize = 12;
+/// Items in a chunk, as many as fit into 128 bytes.
+const ITEMS: usize = 28;
 /// In the place of an item in a chunk: the bits of the index within it. The others are the chunk's number.
-const INDEX_BITS: u32 = 4;
+const INDEX_BITS: u32 = 5;
 /// Chunks in a page. Pages are not moved when there are more of them, which would take long.
-const PAGE: usize = 64;
+const PAGE: usize = 32;
 /// So many first items a list has itself.
 const OWN: usize = 2;
 /// In a place: it is one of a list's own, the index is in the lowest bit, and the list's number in the others.
@@ -28,16 +30,16 @@ pub(super) struct Lists {
 }
 
 #[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
+#[repr(C, align(128))]
 pub(super) struct Chunk {
-    items: [u32; ITEMS],
     prev: u32,
     next: u32,
     /// The number by which the owner knows the list.
     list: u32,
     /// A bit for each of `items` that is there: none in free chunks only. The others were taken out, or are free at the
     /// end.
-    live: u16,
+    live: u32,
+    items: [u32; ITEMS],
 }
 
 /// One list, which its owner keeps under a number below 2^30.
@@ -99,7 +101,7 @@ impl Chunk {
 
     /// Where the next item goes: behind the last one.
     fn end(&self) -> u32 {
-        u16::BITS - self.live.leading_zeros()
+        u32::BITS - self.live.leading_zeros()
     }
 
     /// The chunk behind this one.
@@ -198,9 +200,12 @@ impl Lists {
         self.pages.get_mut(number as usize / PAGE).map(|page| &mut page[number as usize % PAGE])
     }
 
-    /// Something to read in the chunk that a place is in.
-    pub fn read_ahead(&self, place: u32) -> u32 {
-        self.get(place >> INDEX_BITS).map_or(0, |chunk| chunk.list)
+    /// Has that part of the chunk that a place is in come from memory which [`remove`](Self::remove) changes.
+    #[inline]
+    pub fn fetch(&self, place: u32) {
+        if let Some(chunk) = self.get(place >> INDEX_BITS) {
+            far::fetch_start(chunk);
+        }
     }
 
     #[inline(never)]
@@ -263,8 +268,8 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_is_a_cache_line() {
-        assert_eq!((size_of::<Chunk>(), align_of::<Chunk>()), (64, 64));
+    fn a_chunk_is_two_cache_lines() {
+        assert_eq!((size_of::<Chunk>(), align_of::<Chunk>()), (128, 128));
     }
 
     #[test]
@@ -273,7 +278,7 @@ mod tests {
         let mut owned = [List::EMPTY];
         for round in 0..100 {
             let places: Vec<u32> =
-                (0..OWN + 30).map(|item| lists.push(&mut owned[0], 0, item as u32)).collect();
+                (0..OWN + 2 * ITEMS + 1).map(|item| lists.push(&mut owned[0], 0, item as u32)).collect();
             let (kept, gone) = places.split_at(round % (OWN + 2));
             gone.iter().for_each(|&place| remove(&mut lists, &mut owned, place));
             assert_eq!(items(&lists, &owned[0]), (0..kept.len() as u32).collect::<Vec<_>>());

@@ -12,8 +12,10 @@
 //! request that changed something was handled, not in the middle of it; call [`expire`](Purgatory::expire) when
 //! [`next_deadline`](Purgatory::next_deadline) has come.
 
+mod far;
 mod lists;
 mod metrics;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod watchers;
@@ -23,14 +25,13 @@ use std::fmt;
 use std::hash::Hash;
 use std::num::NonZeroU64;
 
-use slab::Slab;
-
 use crate::base::Instant;
 
 use lists::Chunk;
 pub use metrics::{Exit, Metrics, WaitKind};
+use slots::Slots;
 use watchers::{Watchers, Watching};
-pub use wheel::TimingWheel;
+use wheel::{NOWHERE, Timed, TimingWheel};
 
 /// An emptied purgatory that once held more waits than this gives their memory back.
 const KEPT_WAITS: usize = 4096;
@@ -38,8 +39,8 @@ const KEPT_WAITS: usize = 4096;
 /// With more waits than this, what is known of each must be fetched from memory far away.
 const FAR_WAITS: usize = 4096;
 
-/// So many waits are fetched together.
-const READ_TOGETHER: usize = 16;
+/// So many waits before one is looked at, its places are fetched, and its slot so many more before.
+const AHEAD: usize = 8;
 
 /// What can wait, whatever it has to look at.
 pub trait Waiting {
@@ -156,9 +157,9 @@ pub enum Tried<R> {
 /// The waits of one broker.
 #[derive(Clone, Debug)]
 pub struct Purgatory<K, W, O> {
-    slots: Slab<Slot<W, O>>,
+    slots: Slots<Slot<W, O>>,
     watchers: Watchers<K>,
-    /// By slot.
+    /// Of the slots.
     deadlines: TimingWheel,
     /// The serial number of the next wait.
     next_serial: NonZeroU64,
@@ -166,21 +167,40 @@ pub struct Purgatory<K, W, O> {
     metrics: Vec<Metrics>,
 }
 
-/// In this order, so that both ends are known: [`Purgatory::read_ahead`] reads them.
+/// In this order and so aligned, so that all but a large wait is in one cache line.
 #[derive(Clone, Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 struct Slot<W, O> {
     serial: NonZeroU64,
     since: Instant,
+    deadline: Instant,
+    /// Of the deadline in the wheel.
+    place: u32,
     watching: Watching,
-    wait: W,
     owner: O,
+    wait: W,
+}
+
+impl<W, O> Timed for Slots<Slot<W, O>> {
+    fn deadline(&self, key: u32) -> Instant {
+        self.get(key).map_or(Instant::NEVER, |slot| slot.deadline)
+    }
+
+    fn set_place(&mut self, key: u32, place: u32) {
+        if let Some(slot) = self.get_mut(key) {
+            slot.place = place;
+        }
+    }
+
+    fn fetch(&self, key: u32) {
+        self.fetch(key);
+    }
 }
 
 impl<K, W: Waiting, O> Default for Purgatory<K, W, O> {
     fn default() -> Self {
         Purgatory {
-            slots: Slab::new(),
+            slots: Slots::default(),
             watchers: Watchers::default(),
             deadlines: TimingWheel::new(),
             next_serial: NonZeroU64::MIN,
@@ -232,12 +252,13 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
         let serial = self.next_serial;
         self.next_serial = serial.saturating_add(1);
         let Waiter { owner, since, deadline } = waiter;
-        let entry = self.slots.vacant_entry();
-        assert!(entry.key() < 1 << 27, "fewer than 2^27 waits");
-        let slot = entry.key() as u32;
-        let (watching, links) = self.watchers.watch(serial, slot, keys);
-        entry.insert(Slot { serial, since, watching, owner, wait });
-        self.deadlines.schedule(since, slot, deadline);
+        let slot = self.slots.next_key();
+        assert!(slot < 1 << 27, "fewer than 2^27 waits");
+        let watching = Watching::NOTHING;
+        let parked =
+            self.slots.insert(Slot { serial, since, deadline, place: NOWHERE, watching, owner, wait });
+        let links = self.watchers.watch(&mut parked.watching, serial, slot, keys);
+        self.deadlines.schedule(&mut self.slots, since, slot);
         self.metrics[kind].enter(links);
         WaitId { serial, slot }
     }
@@ -256,15 +277,28 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
     {
         let Some(queue) = self.watchers.queue(key) else { return 0 };
         // A wait leaves only when it is visited, so that these stay true of the others.
-        let (own, mut next) = (queue.own(), queue.head());
+        let (own, head) = (queue.own(), queue.head());
         let mut completed = 0;
         for slot in own {
             completed += usize::from(self.try_one(slot, context, &mut on_completed));
         }
-        while let Some(number) = next {
-            let chunk = *self.watchers.chunk(number);
-            next = chunk.next();
-            self.read_ahead(chunk.items());
+        let far = self.slots.len() > FAR_WAITS;
+        let mut next = head.map(|number| *self.watchers.chunk(number));
+        let mut later = next.and_then(|chunk| self.chunk_behind(&chunk));
+        if far {
+            self.fetch_slots(next.iter().flat_map(Chunk::items));
+            self.fetch_places(next.iter().flat_map(Chunk::items));
+            self.fetch_slots(later.iter().flat_map(Chunk::items));
+        }
+        while let Some(chunk) = next {
+            (next, later) = (later, later.and_then(|chunk| self.chunk_behind(&chunk)));
+            if far {
+                if let Some(behind) = later.as_ref().and_then(Chunk::next) {
+                    far::fetch(self.watchers.chunk(behind));
+                }
+                self.fetch_slots(later.iter().flat_map(Chunk::items));
+                self.fetch_places(next.iter().flat_map(Chunk::items));
+            }
             for slot in chunk.items() {
                 completed += usize::from(self.try_one(slot, context, &mut on_completed));
             }
@@ -283,32 +317,29 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
     where
         W: Wait<C>,
     {
-        let Some(reply) = self.slots[slot as usize].wait.try_complete(context) else { return false };
-        let (departure, _) = self.leave(slot, None, Exit::Completed);
+        let Some(reply) = self.slots.get_mut(slot).and_then(|slot| slot.wait.try_complete(context)) else {
+            return false;
+        };
+        let Some((departure, _)) = self.leave(slot, Exit::Completed) else { return false };
         on_completed(context, departure, reply);
         true
     }
 
-    /// Reads what is known of some waits before they are looked at one after the other, so that all of it is on its way
-    /// from memory at the same time.
-    fn read_ahead(&self, waits: impl Iterator<Item = u32> + Clone) {
-        if self.slots.len() <= FAR_WAITS {
-            return;
+    fn chunk_behind(&self, chunk: &Chunk) -> Option<Chunk> {
+        chunk.next().map(|number| *self.watchers.chunk(number))
+    }
+
+    /// Has what is known of some waits come from memory.
+    fn fetch_slots(&self, waits: impl Iterator<Item = u32>) {
+        waits.for_each(|slot| self.slots.fetch(slot));
+    }
+
+    /// Has what some waits will leave come from memory: the places that their slots, which have come, tell.
+    fn fetch_places(&self, waits: impl Iterator<Item = u32>) {
+        for slot in waits.filter_map(|slot| self.slots.get(slot)) {
+            self.watchers.fetch(slot.watching);
+            self.deadlines.fetch(slot.place);
         }
-        let read = waits.clone().fold(0, |read, slot| {
-            let serial = self.slots.get(slot as usize).map_or(0, |slot| {
-                std::hint::black_box(slot.owner);
-                slot.serial.get()
-            });
-            read ^ serial ^ u64::from(self.deadlines.place_of(slot))
-        });
-        std::hint::black_box(read);
-        let read = waits.fold(0, |read, slot| {
-            let places =
-                self.slots.get(slot as usize).map_or(0, |slot| self.watchers.read_ahead(slot.watching));
-            read ^ places ^ self.deadlines.read_ahead(slot)
-        });
-        std::hint::black_box(read);
     }
 
     /// Tries one wait; takes it out if it completes.
@@ -317,7 +348,7 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
         W: Wait<C>,
     {
         let reply = self.get_mut(id)?.try_complete(context)?;
-        Some((self.leave(id.slot, None, Exit::Completed).0, reply))
+        Some((self.leave(id.slot, Exit::Completed)?.0, reply))
     }
 
     /// Takes out every wait whose deadline has come, in the order of deadlines (by millisecond; first come first
@@ -358,15 +389,18 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
 
     /// Takes out the first wait whose deadline has come, for an owner who expires one by one.
     pub fn take_expired(&mut self, now: Instant) -> Option<(Departure<O>, W)> {
-        let slot = self.deadlines.first_expired(now)?;
-        if let Some(&chunk) = self.deadlines.chunk_ahead(slot) {
-            self.read_ahead(chunk.items());
+        let slot = self.deadlines.first_expired(&mut self.slots, now)?;
+        if self.slots.len() > FAR_WAITS
+            && let Some([next, later]) = self.deadlines.chunks_ahead(self.slots.get(slot)?.place)
+        {
+            self.fetch_slots(later.iter().flat_map(Chunk::items));
+            self.fetch_places(next.iter().flat_map(Chunk::items));
         }
-        let deadline = self.deadlines.cancel(slot);
-        Some(self.leave(slot, Some(deadline), Exit::Expired))
+        self.leave(slot, Exit::Expired)
     }
 
-    /// When to call [`expire`](Self::expire) next: see [`TimingWheel::next_deadline`].
+    /// When to call [`expire`](Self::expire) next; `None` if there is nothing to wait for. Exact (the earliest deadline,
+    /// rounded up to a millisecond) or, after a removal or with very many waits, earlier: each such call makes progress.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.next_deadline()
     }
@@ -388,7 +422,7 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
     /// Takes a wait out for an owner who knows how it ends. `None` if it has left already.
     pub fn take(&mut self, id: WaitId, exit: Exit) -> Option<(Departure<O>, W)> {
         self.get(id)?;
-        Some(self.leave(id.slot, None, exit))
+        self.leave(id.slot, exit)
     }
 
     /// As [`take`](Self::take) for many, in their order, which costs less than one by one. Returns how many had not left
@@ -400,13 +434,20 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
         mut on_taken: impl FnMut(Departure<O>, W),
     ) -> usize {
         let mut taken = 0;
-        for together in ids.chunks(READ_TOGETHER) {
-            self.read_ahead(together.iter().map(|id| id.slot));
-            for &id in together {
-                if let Some((departure, wait)) = self.take(id, exit) {
-                    on_taken(departure, wait);
-                    taken += 1;
-                }
+        let far = self.slots.len() > FAR_WAITS;
+        let slot_of = |id: &WaitId| id.slot;
+        if far {
+            self.fetch_slots(ids.iter().take(2 * AHEAD).map(slot_of));
+            self.fetch_places(ids.iter().take(AHEAD).map(slot_of));
+        }
+        for (at, &id) in ids.iter().enumerate() {
+            if far {
+                self.fetch_slots(ids.get(at + 2 * AHEAD).into_iter().map(slot_of));
+                self.fetch_places(ids.get(at + AHEAD).into_iter().map(slot_of));
+            }
+            if let Some((departure, wait)) = self.take(id, exit) {
+                on_taken(departure, wait);
+                taken += 1;
             }
         }
         taken
@@ -414,22 +455,24 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
 
     /// Gives a wait another deadline. Returns whether it still waits.
     pub fn reschedule(&mut self, now: Instant, id: WaitId, deadline: Instant) -> bool {
-        let parked = self.get(id).is_some();
-        if parked {
-            self.deadlines.schedule(now, id.slot, deadline);
-        }
-        parked
+        let Some(slot) = self.slots.get_mut(id.slot).filter(|slot| slot.serial == id.serial) else {
+            return false;
+        };
+        slot.deadline = deadline;
+        self.deadlines.cancel(std::mem::replace(&mut slot.place, NOWHERE));
+        self.deadlines.schedule(&mut self.slots, now, id.slot);
+        true
     }
 
     /// A wait that is parked.
     pub fn get(&self, id: WaitId) -> Option<Parked<'_, W, O>> {
-        let slot = self.slots.get(id.slot as usize).filter(|slot| slot.serial == id.serial)?;
+        let slot = self.slots.get(id.slot).filter(|slot| slot.serial == id.serial)?;
         Some(self.parked(id.slot, slot))
     }
 
     /// A wait that is parked, to be changed. Its kind must stay.
     pub fn get_mut(&mut self, id: WaitId) -> Option<&mut W> {
-        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.serial == id.serial)?;
+        let slot = self.slots.get_mut(id.slot).filter(|slot| slot.serial == id.serial)?;
         Some(&mut slot.wait)
     }
 
@@ -441,7 +484,7 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
     /// All waits, in an order that depends on nothing but what was done to the purgatory. Sort by id to have them
     /// in the order in which they were parked.
     pub fn iter(&self) -> impl Iterator<Item = Parked<'_, W, O>> {
-        self.slots.iter().map(|(index, slot)| self.parked(index as u32, slot))
+        self.slots.iter().map(|(index, slot)| self.parked(index, slot))
     }
 
     /// The waits of a key, first come first.
@@ -450,7 +493,8 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
         let head = queue.and_then(|queue| queue.head()).map(|head| self.watchers.chunk(head));
         let chunks = std::iter::successors(head, |chunk| chunk.next().map(|next| self.watchers.chunk(next)));
         let own = queue.into_iter().flat_map(|queue| queue.own());
-        own.chain(chunks.flat_map(Chunk::items)).map(|slot| self.parked(slot, &self.slots[slot as usize]))
+        own.chain(chunks.flat_map(Chunk::items))
+            .filter_map(|slot| Some(self.parked(slot, self.slots.get(slot)?)))
     }
 
     /// Whether anything waits for a key.
@@ -469,26 +513,26 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
     }
 
     fn parked<'a>(&self, index: u32, slot: &'a Slot<W, O>) -> Parked<'a, W, O> {
-        let deadline = self.deadlines.deadline(index);
         Parked {
             id: WaitId { serial: slot.serial, slot: index },
-            waiter: Waiter { owner: slot.owner, since: slot.since, deadline },
+            waiter: Waiter { owner: slot.owner, since: slot.since, deadline: slot.deadline },
             wait: &slot.wait,
         }
     }
 
-    /// The one way out. `deadline` is given by who has taken it from the wheel.
-    fn leave(&mut self, index: u32, deadline: Option<Instant>, exit: Exit) -> (Departure<O>, W) {
-        let Slot { serial, since, watching, owner, wait } = self.slots.remove(index as usize);
+    /// The one way out.
+    #[inline]
+    fn leave(&mut self, index: u32, exit: Exit) -> Option<(Departure<O>, W)> {
+        let Slot { serial, since, deadline, place, watching, owner, wait } = self.slots.remove(index)?;
         let links = self.watchers.unwatch(watching);
-        let deadline = deadline.unwrap_or_else(|| self.deadlines.cancel(index));
+        self.deadlines.cancel(place);
         self.metrics[wait.kind().index()].leave(links, exit);
-        if self.slots.is_empty() && self.slots.capacity() > KEPT_WAITS {
-            self.slots = Slab::new();
+        if self.slots.is_empty() && self.slots.most() > KEPT_WAITS {
+            self.slots = Slots::default();
             self.watchers.shrink();
             self.deadlines.shrink();
         }
         let waiter = Waiter { owner, since, deadline };
-        (Departure { id: WaitId { serial, slot: index }, waiter, exit }, wait)
+        Some((Departure { id: WaitId { serial, slot: index }, waiter, exit }, wait))
     }
 }

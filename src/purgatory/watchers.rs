@@ -47,6 +47,10 @@ pub(super) struct Watching {
     further: u32,
 }
 
+impl Watching {
+    pub const NOTHING: Watching = Watching { inline: [NONE; INLINE], further: NONE };
+}
+
 impl<K> Default for Watchers<K> {
     fn default() -> Self {
         Watchers {
@@ -59,15 +63,16 @@ impl<K> Default for Watchers<K> {
 }
 
 impl<K: Eq + Hash> Watchers<K> {
-    /// Puts `wait` at the end of the queue of each key, once a key. Returns what [`unwatch`](Self::unwatch) needs, and
-    /// the number of keys.
+    /// Puts `wait` at the end of the queue of each key, once a key, and its places into `watching`, which is
+    /// [`NOTHING`](Watching::NOTHING) before. Returns the number of keys.
+    #[inline]
     pub fn watch(
         &mut self,
+        watching: &mut Watching,
         serial: NonZeroU64,
         wait: u32,
         keys: impl IntoIterator<Item = K>,
-    ) -> (Watching, u32) {
-        let mut watching = Watching { inline: [NONE; INLINE], further: NONE };
+    ) -> u32 {
         let mut count = 0;
         for key in keys {
             let number = self.queue_number(key);
@@ -86,7 +91,7 @@ impl<K: Eq + Hash> Watchers<K> {
             }
             count += 1;
         }
-        (watching, count)
+        count
     }
 
     /// Takes a wait out of all its queues, and returns how many that were.
@@ -125,9 +130,9 @@ impl<K: Eq + Hash> Watchers<K> {
         self.queues.len()
     }
 
-    /// Something to read where [`unwatch`](Self::unwatch) will have to.
-    pub fn read_ahead(&self, watching: Watching) -> u32 {
-        watching.inline.into_iter().fold(0, |read, place| read ^ self.lists.read_ahead(place))
+    /// Has the places come from memory that [`unwatch`](Self::unwatch) will leave.
+    pub fn fetch(&self, watching: Watching) {
+        watching.inline.into_iter().for_each(|place| self.lists.fetch(place));
     }
 
     /// Gives memory back that only an earlier, larger number of waits needed; there must be none now.
@@ -137,6 +142,7 @@ impl<K: Eq + Hash> Watchers<K> {
     }
 
     /// The number of a key's queue, which is made if it isn't there.
+    #[inline]
     fn queue_number(&mut self, key: K) -> u32 {
         let queues = &mut self.queues;
         let hash = FxBuildHasher.hash_one(&key);

@@ -3,10 +3,11 @@
 //! The shape is that of Kafka's `TimingWheel` (tick 1 ms, 20 slots a level, a level's tick is the span of the level
 //! below, overflow levels on demand), with three differences. Levels are aligned: a deadline sits in the lowest level
 //! whose current revolution contains it, so that all deadlines of one tick are always in one bucket and keep their
-//! order when they move down. There are 16 slots a level, so that no place has to be divided for. And a deadline is
+//! order when they move down. There are 64 slots a level, so that no place has to be divided for. And a deadline is
 //! rounded up to a tick, where Kafka rounds down: it never fires early and at most one tick late.
 //!
-//! The wheel knows nothing of what its keys stand for; they are meant to be the keys of a slab.
+//! The wheel knows nothing of what its keys stand for; they are meant to be the keys of a slab, which keeps the deadline
+//! of each beside whatever else is known of it, so that both come from memory together: see [`Timed`].
 
 use crate::base::Instant;
 
@@ -16,7 +17,7 @@ use super::lists::{Chunk, List, Lists, NONE};
 const TICK_NANOS: u64 = 1_000_000;
 /// Buckets in a level: a power of two, so that the level and the bucket of a tick are bits of it.
 const SLOTS: usize = 1 << SLOT_BITS;
-const SLOT_BITS: u32 = 4;
+const SLOT_BITS: u32 = 6;
 /// A level has buckets for its current revolution and for the next one, into which entries are moved down early.
 const RING: usize = 2 * SLOTS;
 /// With more entries than this, coarse buckets are moved down bit by bit before the clock enters them, as that may take
@@ -25,30 +26,38 @@ const LARGE: usize = 4096;
 /// How many entries are moved down early in one tick.
 const MOVED_PER_TICK: usize = 5_000;
 
-/// Deadlines by key, handed out in the order of their ticks, and first come first served within a tick.
+/// What has a deadline, by key.
+pub(super) trait Timed {
+    /// The deadline of `key`.
+    fn deadline(&self, key: u32) -> Instant;
+
+    /// Sets where the wheel has `key`.
+    fn set_place(&mut self, key: u32, place: u32);
+
+    /// Has what is known of `key` come from memory.
+    fn fetch(&self, key: u32);
+}
+
+/// The place of a key that the wheel doesn't have.
+pub(super) const NOWHERE: u32 = NONE;
+
+/// Keys in the order of the ticks of their deadlines, and first come first served within a tick.
 #[derive(Clone, Debug, Default)]
-pub struct TimingWheel {
-    /// By key.
-    entries: Vec<Entry>,
+pub(super) struct TimingWheel {
     /// `RING` for each level that was needed so far, lowest level first.
     buckets: Vec<Bucket>,
     /// Of the buckets, by their number.
     lists: Lists,
     /// For each level, a bit for each bucket that has entries.
-    occupied: Vec<u32>,
+    occupied: Vec<u128>,
     /// The current tick. No linked entry belongs to an earlier one, and no occupied bucket above the lowest level
     /// contains it.
     clock: u64,
+    /// The tick in which entries were last moved down early.
+    moved_early: u64,
     len: usize,
     /// The chunk that [`chunk_ahead`](Self::chunk_ahead) showed last.
     shown: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    deadline: Instant,
-    /// In the list of its bucket; `NONE` if it is in none.
-    place: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,10 +65,6 @@ struct Bucket {
     list: List,
     /// No entry belongs to an earlier tick; the entry that did may have been cancelled, or moved down early.
     earliest: u64,
-}
-
-impl Entry {
-    const VACANT: Entry = Entry { deadline: Instant::NEVER, place: NONE };
 }
 
 impl Bucket {
@@ -72,30 +77,15 @@ impl TimingWheel {
         Self::default()
     }
 
-    /// How many keys have a deadline that can come (any but [`Instant::NEVER`]).
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
     /// Whether no key has a deadline that can come.
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The deadline of `key`; [`Instant::NEVER`] if it has none.
-    pub fn deadline(&self, key: u32) -> Instant {
-        self.entries.get(key as usize).map_or(Instant::NEVER, |entry| entry.deadline)
-    }
-
-    /// Sets the deadline of `key` in place of the one it had. A deadline that has passed is handed out by the next
-    /// [`pop_expired`](Self::pop_expired). Memory is in proportion to the largest key, which is below 2^27.
-    pub fn schedule(&mut self, now: Instant, key: u32, deadline: Instant) {
-        debug_assert!(key < 1 << 27, "keys are dense and below 2^27");
-        self.cancel(key);
-        if self.entries.len() <= key as usize {
-            self.entries.resize(key as usize + 1, Entry::VACANT);
-        }
-        self.entries[key as usize].deadline = deadline;
+    /// Takes up `key`, which is in no wheel, with its deadline. One that has passed is handed out by the next
+    /// [`first_expired`](Self::first_expired).
+    pub fn schedule(&mut self, entries: &mut impl Timed, now: Instant, key: u32) {
+        let deadline = entries.deadline(key);
         if deadline == Instant::NEVER {
             return;
         }
@@ -103,29 +93,20 @@ impl TimingWheel {
             self.clock = self.clock.max(now.as_millis());
         }
         self.len += 1;
-        self.link(key, tick_of(deadline));
+        self.link(entries, key, tick_of(deadline));
     }
 
-    /// Takes the deadline of `key` away and returns it; [`Instant::NEVER`] if it has none.
-    pub fn cancel(&mut self, key: u32) -> Instant {
-        let Some(entry) = self.entries.get_mut(key as usize) else { return Instant::NEVER };
-        let Entry { place, deadline } = std::mem::replace(entry, Entry::VACANT);
-        if place != NONE {
+    /// Takes out the key at a place.
+    pub fn cancel(&mut self, place: u32) {
+        if place != NOWHERE {
             self.unlink(place);
             self.len -= 1;
         }
-        deadline
     }
 
-    /// Takes the first key, with its deadline, whose deadline, rounded up to a tick, is not after `now`. Jumps over any
-    /// span of time in O(levels); an entry moves down once a level at most.
-    pub fn pop_expired(&mut self, now: Instant) -> Option<(u32, Instant)> {
-        let key = self.first_expired(now)?;
-        Some((key, self.cancel(key)))
-    }
-
-    /// The key that [`pop_expired`](Self::pop_expired) would take.
-    pub(super) fn first_expired(&mut self, now: Instant) -> Option<u32> {
+    /// The first key whose deadline, rounded up to a tick, is not after `now`. It stays, and is the first again until it
+    /// is cancelled. Jumps over any span of time in O(levels); an entry moves down once a level at most.
+    pub fn first_expired(&mut self, entries: &mut impl Timed, now: Instant) -> Option<u32> {
         let now_tick = now.as_millis();
         while let Some((level, start)) = self.first_occupied() {
             if start > now_tick {
@@ -136,16 +117,17 @@ impl TimingWheel {
             if level == 0 {
                 return self.lists.first(&self.buckets[number].list);
             }
-            self.move_down(level, start, usize::MAX);
+            self.move_down(entries, level, start, usize::MAX);
         }
-        if self.clock < now_tick {
-            self.clock = now_tick;
-            self.move_early();
+        if self.moved_early < now_tick {
+            self.clock = self.clock.max(now_tick);
+            self.moved_early = now_tick;
+            self.move_early(entries);
         }
         None
     }
 
-    /// When to call [`pop_expired`](Self::pop_expired) next; `None` if there is nothing to wait for. Exact (the
+    /// When to call [`first_expired`](Self::first_expired) next; `None` if there is nothing to wait for. Exact (the
     /// earliest deadline, rounded up to a tick) unless an entry was cancelled that was the first of a coarse bucket
     /// (then maybe earlier) or very many entries are to be moved down (then in time for that, tick by tick); each such
     /// early call makes progress. O(levels).
@@ -157,29 +139,25 @@ impl TimingWheel {
     }
 
     /// Gives memory back that only an earlier, larger number of keys needed; no key may have a deadline.
-    pub(super) fn shrink(&mut self) {
+    pub fn shrink(&mut self) {
         debug_assert!(self.is_empty());
-        self.entries = Vec::new();
         self.lists = Lists::default();
     }
 
-    /// The keys around `key`, which are due with it, if they were not shown last time.
-    pub(super) fn chunk_ahead(&mut self, key: u32) -> Option<&Chunk> {
-        let number = Lists::chunk_of(self.entries.get(key as usize)?.place)?;
+    /// The two chunks behind the one that a place is in, unless they were shown last time.
+    pub fn chunks_ahead(&mut self, place: u32) -> Option<[Option<Chunk>; 2]> {
+        let number = Lists::chunk_of(place)?;
         if std::mem::replace(&mut self.shown, number) == number {
             return None;
         }
-        Some(self.lists.chunk(number))
+        let behind = |chunk: &Chunk| chunk.next().map(|next| *self.lists.chunk(next));
+        let next = behind(self.lists.chunk(number));
+        Some([next, next.as_ref().and_then(behind)])
     }
 
-    /// Where the entry of `key` is, which is something to read ahead of [`cancel`](Self::cancel).
-    pub(super) fn place_of(&self, key: u32) -> u32 {
-        self.entries.get(key as usize).map_or(NONE, |entry| entry.place)
-    }
-
-    /// Something to read where [`cancel`](Self::cancel) will have to write.
-    pub(super) fn read_ahead(&self, key: u32) -> u32 {
-        self.lists.read_ahead(self.place_of(key))
+    /// Has what [`cancel`](Self::cancel) will change come from memory.
+    pub fn fetch(&self, place: u32) {
+        self.lists.fetch(place);
     }
 
     /// The level and first tick of the bucket that comes first: of those that begin in the same tick the coarsest, whose
@@ -203,12 +181,12 @@ impl TimingWheel {
     fn first_of(&self, level: usize) -> Option<u64> {
         let bits = level as u32 * SLOT_BITS;
         let position = self.clock >> bits;
-        let ahead = self.occupied[level].rotate_right(position as u32 % RING as u32).trailing_zeros();
-        (ahead < u32::BITS).then_some((position + u64::from(ahead)) << bits)
+        let ahead = self.occupied[level].rotate_right((position % RING as u64) as u32).trailing_zeros();
+        (ahead < u128::BITS).then_some((position + u64::from(ahead)) << bits)
     }
 
     /// Moves some entries down from the coarse buckets that the clock is to enter soon.
-    fn move_early(&mut self) {
+    fn move_early(&mut self, entries: &mut impl Timed) {
         let mut budget = if self.len > LARGE { MOVED_PER_TICK } else { 0 };
         for level in 1..self.occupied.len() {
             if budget == 0 {
@@ -216,7 +194,7 @@ impl TimingWheel {
             }
             if let Some(start) = self.first_of(level).filter(|&start| self.early(level, start) <= self.clock)
             {
-                budget = budget.saturating_sub(self.move_down(level, start, budget));
+                budget = budget.saturating_sub(self.move_down(entries, level, start, budget));
             }
         }
     }
@@ -237,22 +215,22 @@ impl TimingWheel {
 
     /// Moves the first entries of a bucket, about `most`, down a level, in their order. Returns how many. The clock is in
     /// the bucket or in the one before it.
-    fn move_down(&mut self, level: usize, start: u64, most: usize) -> usize {
+    fn move_down(&mut self, entries: &mut impl Timed, level: usize, start: u64, most: usize) -> usize {
         let number = bucket_number(level, start);
         let mut list = std::mem::replace(&mut self.buckets[number].list, List::EMPTY);
         let mut moved = 0;
         for key in list.take_own() {
-            self.link_at(level - 1, key);
+            self.link_at(entries, level - 1, key);
             moved += 1;
         }
         while moved < most
             && let Some(chunk) = self.lists.pop_chunk(&mut list)
         {
-            // All of them are on their way from memory at the same time.
-            let read = chunk.items().fold(0, |read, key| read ^ self.place_of(key));
-            std::hint::black_box(read);
+            if let Some(next) = list.head() {
+                self.lists.chunk(next).items().for_each(|key| entries.fetch(key));
+            }
             for key in chunk.items() {
-                self.link_at(level - 1, key);
+                self.link_at(entries, level - 1, key);
                 moved += 1;
             }
         }
@@ -264,13 +242,13 @@ impl TimingWheel {
         moved
     }
 
-    fn link_at(&mut self, level: usize, key: u32) {
-        let tick = tick_of(self.entries[key as usize].deadline);
-        self.push(level, key, tick.max(self.clock));
+    fn link_at(&mut self, entries: &mut impl Timed, level: usize, key: u32) {
+        let tick = tick_of(entries.deadline(key));
+        self.push(entries, level, key, tick.max(self.clock));
     }
 
     /// Puts a key into the lowest level whose current revolution contains its tick. Adds missing levels.
-    fn link(&mut self, key: u32, tick: u64) {
+    fn link(&mut self, entries: &mut impl Timed, key: u32, tick: u64) {
         let tick = tick.max(self.clock);
         let highest = (tick ^ self.clock).checked_ilog2().unwrap_or(0);
         let level = (highest / SLOT_BITS) as usize;
@@ -278,15 +256,15 @@ impl TimingWheel {
             self.occupied.push(0);
             self.buckets.extend([Bucket::EMPTY; RING]);
         }
-        self.push(level, key, tick);
+        self.push(entries, level, key, tick);
     }
 
-    fn push(&mut self, level: usize, key: u32, tick: u64) {
+    fn push(&mut self, entries: &mut impl Timed, level: usize, key: u32, tick: u64) {
         let number = bucket_number(level, tick);
         let bucket = &mut self.buckets[number];
         bucket.earliest = bucket.earliest.min(tick);
         self.occupied[level] |= 1 << (number % RING);
-        self.entries[key as usize].place = self.lists.push(&mut bucket.list, number as u32, key);
+        entries.set_place(key, self.lists.push(&mut bucket.list, number as u32, key));
     }
 
     fn unlink(&mut self, place: u32) {
@@ -321,118 +299,177 @@ mod tests {
 
     use super::*;
 
-    /// Takes everything that is due at `millis`.
-    fn pop_all(wheel: &mut TimingWheel, millis: u64) -> Vec<u32> {
-        std::iter::from_fn(|| wheel.pop_expired(Instant::from_millis(millis))).map(|(key, _)| key).collect()
+    /// A wheel with its keys' deadlines and places.
+    #[derive(Default)]
+    struct Timer {
+        wheel: TimingWheel,
+        entries: Entries,
     }
 
-    fn with(deadlines_ms: &[u64]) -> TimingWheel {
-        let mut wheel = TimingWheel::new();
-        for (key, &millis) in deadlines_ms.iter().enumerate() {
-            wheel.schedule(Instant::ZERO, key as u32, Instant::from_millis(millis));
+    #[derive(Default)]
+    struct Entries(Vec<(Instant, u32)>);
+
+    impl Timed for Entries {
+        fn deadline(&self, key: u32) -> Instant {
+            self.0[key as usize].0
         }
-        wheel
+
+        fn set_place(&mut self, key: u32, place: u32) {
+            self.0[key as usize].1 = place;
+        }
+
+        fn fetch(&self, _: u32) {}
+    }
+
+    impl Timer {
+        fn schedule(&mut self, now: Instant, key: u32, deadline: Instant) {
+            self.cancel(key);
+            let len = self.entries.0.len().max(key as usize + 1);
+            self.entries.0.resize(len, (Instant::NEVER, NOWHERE));
+            self.entries.0[key as usize].0 = deadline;
+            self.wheel.schedule(&mut self.entries, now, key);
+        }
+
+        fn cancel(&mut self, key: u32) -> Instant {
+            let Some(entry) = self.entries.0.get_mut(key as usize) else { return Instant::NEVER };
+            let (deadline, place) = std::mem::replace(entry, (Instant::NEVER, NOWHERE));
+            self.wheel.cancel(place);
+            deadline
+        }
+
+        fn pop_expired(&mut self, now: Instant) -> Option<(u32, Instant)> {
+            let key = self.wheel.first_expired(&mut self.entries, now)?;
+            Some((key, self.cancel(key)))
+        }
+
+        fn next_deadline(&self) -> Option<Instant> {
+            self.wheel.next_deadline()
+        }
+    }
+
+    /// Takes everything that is due at `millis`.
+    fn pop_all(timer: &mut Timer, millis: u64) -> Vec<u32> {
+        std::iter::from_fn(|| timer.pop_expired(Instant::from_millis(millis))).map(|(key, _)| key).collect()
+    }
+
+    fn with(deadlines_ms: &[u64]) -> Timer {
+        let mut timer = Timer::default();
+        for (key, &millis) in deadlines_ms.iter().enumerate() {
+            timer.schedule(Instant::ZERO, key as u32, Instant::from_millis(millis));
+        }
+        timer
     }
 
     #[test]
     fn levels_are_added_when_they_are_needed() {
-        assert_eq!(with(&[15]).occupied.len(), 1);
-        assert_eq!(with(&[16]).occupied.len(), 2);
-        assert_eq!(with(&[255, 256]).occupied.len(), 3);
-        let mut wheel = with(&[1, 25, 400, 8_000, 160_000]);
-        assert_eq!(wheel.occupied.len(), 5);
-        assert_eq!(pop_all(&mut wheel, 200_000), [0, 1, 2, 3, 4]);
-        assert!(wheel.is_empty());
+        assert_eq!(with(&[63]).wheel.occupied.len(), 1);
+        assert_eq!(with(&[64]).wheel.occupied.len(), 2);
+        assert_eq!(with(&[4095, 4096]).wheel.occupied.len(), 3);
+        let mut timer = with(&[1, 25, 400, 8_000, 160_000]);
+        assert_eq!(timer.wheel.occupied.len(), 3);
+        assert_eq!(pop_all(&mut timer, 200_000), [0, 1, 2, 3, 4]);
+        assert!(timer.wheel.is_empty());
     }
 
     #[test]
     fn what_is_due_already_is_handed_out_at_once() {
-        let mut wheel = with(&[50]);
-        assert_eq!(pop_all(&mut wheel, 40), [0u32; 0]);
-        wheel.schedule(Instant::from_millis(40), 1, Instant::from_millis(40));
-        wheel.schedule(Instant::from_millis(40), 2, Instant::from_millis(3));
-        assert_eq!(wheel.next_deadline(), Some(Instant::from_millis(40)));
-        assert_eq!(pop_all(&mut wheel, 40), [1, 2]);
-        assert_eq!(pop_all(&mut wheel, 50), [0]);
+        let mut timer = with(&[50]);
+        assert_eq!(pop_all(&mut timer, 40), [0u32; 0]);
+        timer.schedule(Instant::from_millis(40), 1, Instant::from_millis(40));
+        timer.schedule(Instant::from_millis(40), 2, Instant::from_millis(3));
+        assert_eq!(timer.next_deadline(), Some(Instant::from_millis(40)));
+        assert_eq!(pop_all(&mut timer, 40), [1, 2]);
+        assert_eq!(pop_all(&mut timer, 50), [0]);
     }
 
     #[test]
     fn one_tick_keeps_its_order_over_all_levels() {
         // The same millisecond, reached from ever nearer: each is added to a lower level than the one before it.
-        let mut wheel = with(&[8_005, 8_004]);
+        let mut timer = with(&[8_005, 8_004]);
         for (key, now) in [(2, 7_000), (3, 7_990), (4, 7_999), (5, 8_001), (6, 8_004)] {
-            assert_eq!(pop_all(&mut wheel, now), if now == 8_004 { vec![1] } else { vec![] });
-            wheel.schedule(Instant::from_millis(now), key, Instant::from_millis(8_005));
+            assert_eq!(pop_all(&mut timer, now), if now == 8_004 { vec![1] } else { vec![] });
+            timer.schedule(Instant::from_millis(now), key, Instant::from_millis(8_005));
         }
-        assert_eq!(pop_all(&mut wheel, 8_005), [0, 2, 3, 4, 5, 6]);
+        assert_eq!(pop_all(&mut timer, 8_005), [0, 2, 3, 4, 5, 6]);
     }
 
     #[test]
     fn rounds_up_to_a_tick_and_is_never_early() {
-        let mut wheel = TimingWheel::new();
-        wheel.schedule(Instant::ZERO, 0, Instant::from_nanos(5_000_001));
-        assert_eq!(wheel.pop_expired(Instant::from_nanos(5_999_999)), None);
-        assert_eq!(wheel.next_deadline(), Some(Instant::from_millis(6)));
-        let expired = wheel.pop_expired(Instant::from_millis(6));
+        let mut timer = Timer::default();
+        timer.schedule(Instant::ZERO, 0, Instant::from_nanos(5_000_001));
+        assert_eq!(timer.pop_expired(Instant::from_nanos(5_999_999)), None);
+        assert_eq!(timer.next_deadline(), Some(Instant::from_millis(6)));
+        let expired = timer.pop_expired(Instant::from_millis(6));
         assert_eq!(expired, Some((0, Instant::from_nanos(5_000_001))), "the exact deadline is kept");
     }
 
     #[test]
     fn cancelled_and_moved_deadlines_leave_nothing_behind() {
-        let mut wheel = with(&[10, 10, 10, 500]);
-        assert_eq!(wheel.cancel(1), Instant::from_millis(10));
-        assert_eq!(wheel.cancel(1), Instant::NEVER);
-        assert_eq!(wheel.cancel(1000), Instant::NEVER);
-        wheel.schedule(Instant::ZERO, 0, Instant::from_millis(600));
-        assert_eq!((wheel.len(), wheel.deadline(0)), (3, Instant::from_millis(600)));
-        assert_eq!(pop_all(&mut wheel, 10), [2]);
-        wheel.cancel(3);
-        assert_eq!(pop_all(&mut wheel, 1000), [0]);
-        assert_eq!(wheel.next_deadline(), None);
+        let mut timer = with(&[10, 10, 10, 500]);
+        assert_eq!(timer.cancel(1), Instant::from_millis(10));
+        assert_eq!(timer.cancel(1), Instant::NEVER);
+        assert_eq!(timer.cancel(1000), Instant::NEVER);
+        timer.schedule(Instant::ZERO, 0, Instant::from_millis(600));
+        assert_eq!((timer.wheel.len, timer.entries.deadline(0)), (3, Instant::from_millis(600)));
+        assert_eq!(pop_all(&mut timer, 10), [2]);
+        timer.cancel(3);
+        assert_eq!(pop_all(&mut timer, 1000), [0]);
+        assert_eq!(timer.next_deadline(), None);
     }
 
     #[test]
     fn the_longest_timeouts_and_never() {
-        let mut wheel = TimingWheel::new();
+        let mut timer = Timer::default();
         let now = Instant::from_nanos(1_000_000_000_000_123);
         let longest = now.after_timeout_ms(i32::MAX);
         let end = Instant::from_nanos(u64::MAX - 1);
-        wheel.schedule(now, 0, Instant::NEVER);
-        wheel.schedule(now, 1, end);
-        wheel.schedule(now, 2, longest);
-        assert_eq!((wheel.len(), wheel.occupied.len() <= 12), (2, true));
-        assert_eq!(wheel.pop_expired(longest), None);
-        assert_eq!(wheel.next_deadline(), Some(Instant::from_millis(longest.as_millis() + 1)));
-        assert_eq!(wheel.pop_expired(Instant::from_millis(longest.as_millis() + 1)), Some((2, longest)));
-        assert_eq!(wheel.pop_expired(Instant::from_nanos(u64::MAX - 2)), None);
-        assert_eq!(wheel.cancel(1), end);
+        timer.schedule(now, 0, Instant::NEVER);
+        timer.schedule(now, 1, end);
+        timer.schedule(now, 2, longest);
+        assert_eq!((timer.wheel.len, timer.wheel.occupied.len() <= 12), (2, true));
+        assert_eq!(timer.pop_expired(longest), None);
+        assert_eq!(timer.next_deadline(), Some(Instant::from_millis(longest.as_millis() + 1)));
+        assert_eq!(timer.pop_expired(Instant::from_millis(longest.as_millis() + 1)), Some((2, longest)));
+        assert_eq!(timer.pop_expired(Instant::from_nanos(u64::MAX - 2)), None);
+        assert_eq!(timer.cancel(1), end);
     }
 
     #[test]
     fn a_sleeper_wakes_exactly_then_whatever_the_distance() {
-        for distance in [1, 15, 16, 17, 255, 256, 12_345, 3_600_000, i32::MAX as u64] {
-            let mut wheel = TimingWheel::new();
+        for distance in [1, 63, 64, 65, 4095, 4096, 12_345, 3_600_000, i32::MAX as u64] {
+            let mut timer = Timer::default();
             let now = Instant::from_millis(777);
-            wheel.schedule(now, 0, now.after_timeout_ms(distance as i32));
-            assert_eq!(wheel.next_deadline(), Some(Instant::from_millis(777 + distance)));
-            assert_eq!(pop_all(&mut wheel, 777 + distance), [0]);
+            timer.schedule(now, 0, now.after_timeout_ms(distance as i32));
+            assert_eq!(timer.next_deadline(), Some(Instant::from_millis(777 + distance)));
+            assert_eq!(pop_all(&mut timer, 777 + distance), [0]);
         }
     }
 
     #[test]
     fn a_crowd_is_moved_down_before_it_is_due() {
-        let mut wheel = with(&vec![9_000; LARGE + 1]);
+        let mut timer = with(&vec![9_000; LARGE + 1]);
         let mut ticks = Vec::new();
         loop {
-            ticks.push(wheel.next_deadline().expect("some are due").as_millis());
-            let due = pop_all(&mut wheel, ticks[ticks.len() - 1]);
+            ticks.push(timer.next_deadline().expect("some are due").as_millis());
+            let due = pop_all(&mut timer, ticks[ticks.len() - 1]);
             if due.len() == LARGE + 1 {
                 break;
             }
             assert_eq!(due, [0u32; 0]);
         }
         // Two ticks before each of the buckets that 9,000 is in, the coarsest first.
-        assert_eq!(ticks, [8_192 - 2, 8_960 - 2, 8_992 - 2, 9_000]);
+        assert_eq!(ticks, [8_192 - 2, 8_960 - 2, 9_000]);
+    }
+
+    #[test]
+    fn a_crowd_is_moved_down_early_though_every_tick_has_something_due() {
+        let crowd = (0..20_000).map(|number| 128 + number % 64);
+        let mut timer = with(&(1..128).chain(crowd).collect::<Vec<_>>());
+        for tick in 1..128 {
+            assert_eq!(pop_all(&mut timer, tick), [tick as u32 - 1]);
+        }
+        assert!(timer.wheel.buckets[bucket_number(1, 128)].list.is_empty());
+        assert_eq!(pop_all(&mut timer, 191).len(), 20_000);
     }
 
     /// Who calls at each `next_deadline` gets everything in its tick, and in the order of arrival, while a crowd that takes
@@ -441,24 +478,24 @@ mod tests {
     fn a_crowd_keeps_its_order_on_its_way_down() {
         for (seed, jump) in [(1, 0), (2, 0), (3, 300), (4, 5_000)] {
             let mut entropy = Entropy::new(seed);
-            let mut wheel = TimingWheel::new();
+            let mut timer = Timer::default();
             // By tick, then by when they came.
             let mut expected = BTreeSet::new();
             let mut now = 100_000;
             let mut count = 0;
-            let mut add = |wheel: &mut TimingWheel, expected: &mut BTreeSet<_>, now: u64, tick: u64| {
-                wheel.schedule(Instant::from_millis(now), count, Instant::from_millis(tick));
+            let mut add = |timer: &mut Timer, expected: &mut BTreeSet<_>, now: u64, tick: u64| {
+                timer.schedule(Instant::from_millis(now), count, Instant::from_millis(tick));
                 expected.insert((tick, count));
                 count += 1;
                 count
             };
             for _ in 0..40_000 {
                 let tick = now + 500 + entropy.below(4_000);
-                add(&mut wheel, &mut expected, now, tick);
+                add(&mut timer, &mut expected, now, tick);
             }
-            while let Some(next) = wheel.next_deadline() {
+            while let Some(next) = timer.next_deadline() {
                 now = next.as_millis() + if entropy.below(50) == 0 { jump } else { 0 };
-                while let Some((key, _)) = wheel.pop_expired(Instant::from_millis(now)) {
+                while let Some((key, _)) = timer.pop_expired(Instant::from_millis(now)) {
                     let (tick, first) = expected.pop_first().expect("something is expected");
                     assert_eq!(
                         (first, tick <= now, jump > 0 || tick == now),
@@ -469,13 +506,13 @@ mod tests {
                 assert!(expected.first().is_none_or(|&(tick, _)| tick > now), "seed {seed}");
                 if now < 104_000 {
                     let tick = now + 1 + entropy.below(700);
-                    let count = add(&mut wheel, &mut expected, now, tick);
+                    let count = add(&mut timer, &mut expected, now, tick);
                     let gone = entropy.below(u64::from(count)) as u32;
-                    let deadline = wheel.cancel(gone);
+                    let deadline = timer.cancel(gone);
                     assert_eq!(deadline != Instant::NEVER, expected.remove(&(deadline.as_millis(), gone)));
                 }
             }
-            assert!(expected.is_empty() && wheel.is_empty(), "seed {seed}");
+            assert!(expected.is_empty() && timer.wheel.is_empty(), "seed {seed}");
         }
     }
 }
