@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use huld::wire::records::{BatchBuilder, BatchHeader};
@@ -24,10 +24,11 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// A batch of one record of so many bytes.
+/// A batch of one record of so many bytes, which is not too old to be kept.
 pub fn batch(bytes: usize) -> Bytes {
     let mut builder = BatchBuilder::new(BatchHeader::default());
-    builder.push(1_700_000_000_000, None, Some(&vec![7; bytes]), std::iter::empty());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    builder.push(now.as_millis() as i64, None, Some(&vec![7; bytes]), std::iter::empty());
     builder.build().expect("a batch")
 }
 

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 
+use super::pages;
+
 /// A log's first chunk, bytes. Each further one is twice as large.
 const SMALLEST_CHUNK_BYTES: usize = 4 << 10;
 /// The largest chunk that several batches share, bytes.
@@ -20,6 +22,8 @@ const LARGEST_SHARED_CHUNK_BYTES: usize = 1 << 20;
 const OWN_CHUNK_BYTES: usize = 32 << 10;
 /// Smaller chunks are left to the allocator, which is as good at keeping them.
 const SMALLEST_POOLED_BYTES: usize = 32 << 10;
+/// A chunk that is at least so large gets its pages from the kernel in advance, so many bytes of them at a time.
+const POPULATED_BYTES: usize = 128 << 10;
 /// How many chunks that were in use when they came back are looked at again with each chunk taken.
 const SETTLED_AT_ONCE: usize = 8;
 
@@ -113,14 +117,15 @@ impl ChunkPool {
     }
 
     /// An empty chunk of about `wanted` bytes, at least `least`.
-    fn take(&mut self, least: usize, wanted: usize) -> Result<BytesMut, BudgetExceeded> {
+    fn take(&mut self, least: usize, wanted: usize) -> Result<Room, BudgetExceeded> {
         self.settle(SETTLED_AT_ONCE);
-        if let Some(chunk) = self.take_idle(least, wanted) {
-            return Ok(chunk);
+        if let Some(memory) = self.take_idle(least, wanted) {
+            return Ok(Room { memory, fresh_bytes: 0 });
         }
         let size = self.make_room(wanted).or_else(|_| self.make_room(least))?;
         self.held_bytes += size;
-        Ok(BytesMut::with_capacity(size))
+        let fresh_bytes = if size >= POPULATED_BYTES { size } else { 0 };
+        Ok(Room { memory: BytesMut::with_capacity(size), fresh_bytes })
     }
 
     /// A free chunk that fits: a little larger than wanted, else the largest that is not much smaller.
@@ -195,12 +200,21 @@ impl Clone for ChunkPool {
     }
 }
 
+/// An empty chunk.
+#[derive(Debug)]
+pub(super) struct Room {
+    memory: BytesMut,
+    fresh_bytes: usize,
+}
+
 /// One allocation, and the offsets whose batches lie in it.
 #[derive(Debug)]
 struct Chunk {
     /// None in the clone of a log, where the original takes the memory back, and for what compaction has written.
     keeper: Option<BytesMut>,
     size: usize,
+    /// At its end: what has no pages yet.
+    fresh_bytes: usize,
     first_offset: i64,
     /// Exclusive.
     end_offset: i64,
@@ -237,7 +251,7 @@ impl ChunkQueue {
     }
 
     /// Takes a chunk that has room for a batch of `size` bytes, to be put to use by [`ChunkQueue::push`].
-    pub fn take(&self, size: usize, pool: &mut ChunkPool) -> Result<BytesMut, BudgetExceeded> {
+    pub fn take(&self, size: usize, pool: &mut ChunkPool) -> Result<Room, BudgetExceeded> {
         let wanted = if size >= OWN_CHUNK_BYTES {
             round_up(size)
         } else {
@@ -250,22 +264,33 @@ impl ChunkQueue {
     }
 
     /// Makes `chunk` the last one. The open bytes must have been sealed.
-    pub fn push(&mut self, chunk: BytesMut, first_offset: i64) {
+    pub fn push(&mut self, room: Room, first_offset: i64) {
         debug_assert!(self.open_bytes().is_empty());
-        let size = chunk.capacity();
+        let Room { memory, fresh_bytes } = room;
+        let size = memory.capacity();
         self.next_chunk_bytes = (size * 2).clamp(SMALLEST_CHUNK_BYTES, LARGEST_SHARED_CHUNK_BYTES);
-        self.chunks.push_back(Chunk { keeper: Some(chunk), size, first_offset, end_offset: first_offset });
+        let end_offset = first_offset;
+        self.chunks.push_back(Chunk { keeper: Some(memory), size, fresh_bytes, first_offset, end_offset });
     }
 
-    /// Copies a batch behind the open bytes and returns the copy. There must be room.
-    pub fn write(&mut self, batch: &[u8], end_offset: i64) -> &mut [u8] {
-        let Some(chunk) = self.chunks.back_mut() else { return &mut [] };
+    /// Copies a batch, in two parts, behind the open bytes. There must be room.
+    pub fn write(&mut self, header: &[u8], records: &[u8], end_offset: i64) {
+        let Some(chunk) = self.chunks.back_mut() else { return };
         chunk.end_offset = end_offset;
-        let Some(keeper) = &mut chunk.keeper else { return &mut [] };
-        debug_assert!(keeper.capacity() - keeper.len() >= batch.len());
-        let at = keeper.len();
-        keeper.extend_from_slice(batch);
-        &mut keeper[at..]
+        let Some(keeper) = &mut chunk.keeper else { return };
+        let bytes = header.len() + records.len();
+        let free_bytes = keeper.capacity() - keeper.len();
+        debug_assert!(free_bytes >= bytes);
+        if chunk.fresh_bytes > free_bytes.saturating_sub(bytes) {
+            let populated = bytes.max(POPULATED_BYTES).min(chunk.fresh_bytes);
+            let fresh = free_bytes.saturating_sub(chunk.fresh_bytes);
+            pages::populate(
+                keeper.spare_capacity_mut().get_mut(fresh..fresh + populated).unwrap_or_default(),
+            );
+            chunk.fresh_bytes -= populated;
+        }
+        keeper.extend_from_slice(header);
+        keeper.extend_from_slice(records);
     }
 
     /// What is written, but not yet sealed.
@@ -291,7 +316,13 @@ impl ChunkQueue {
         self.chunks.drain(from..).for_each(|chunk| pool.give_back(chunk));
         for Piece { bytes, first_offset, end_offset } in pieces {
             pool.held_bytes += bytes;
-            self.chunks.push_back(Chunk { keeper: None, size: bytes, first_offset, end_offset });
+            self.chunks.push_back(Chunk {
+                keeper: None,
+                size: bytes,
+                fresh_bytes: 0,
+                first_offset,
+                end_offset,
+            });
         }
         self.chunks.extend(tail);
     }
@@ -349,8 +380,10 @@ mod tests {
                 let chunk = queue.take(batch_bytes, pool).expect("within budget");
                 queue.push(chunk, offset);
             }
-            assert_eq!(queue.write(&batch, offset + 1).len(), batch_bytes);
+            let (header, records) = batch.split_at(batch_bytes / 3);
+            queue.write(header, records, offset + 1);
             slices.push(queue.seal());
+            assert_eq!(slices.last(), Some(&Bytes::from(batch.clone())));
         }
         (queue, slices)
     }

@@ -13,6 +13,7 @@ mod compaction;
 mod epochs;
 mod error;
 mod lookup;
+mod pages;
 mod producers;
 mod read;
 mod retention;
@@ -38,7 +39,7 @@ pub use transactions::{AbortedTransaction, EndedTransaction};
 
 use crate::base::planted::{Bug, is_planted};
 use crate::base::{Now, WallTime};
-use crate::wire::batch::{self, BatchView, Stamp};
+use crate::wire::batch::{self, BatchView, HEADER_LEN, Stamp};
 use crate::wire::marker::Marker;
 use chunk::ChunkQueue;
 use compaction::Compaction;
@@ -341,14 +342,15 @@ impl Log {
             size: batch.len(),
         };
         self.roll_for(&noted, now);
-        let copy = self.chunks.write(batch, end_offset);
-        batch::stamp(
-            copy,
-            Stamp { base_offset, leader_epoch: append.leader_epoch, append_time_ms: append.append_time_ms },
-        );
-        if let Some(view) = BatchView::new(copy) {
-            let ended = self.producers.update(&view, Marker::read(copy), self.config.max_producer_ids);
-            self.note_ended(ended);
+        let leader_epoch = append.leader_epoch;
+        let stamp = Stamp { base_offset, leader_epoch, append_time_ms: append.append_time_ms };
+        // The header is made ready before it is written, and nothing of the copy read, which is far away as yet.
+        if let Some(header) = batch::stamped(batch, stamp) {
+            self.chunks.write(&header, batch.get(HEADER_LEN..).unwrap_or_default(), end_offset);
+            if let Some(view) = BatchView::new(&header) {
+                let ended = self.producers.update(&view, Marker::read(batch), self.config.max_producer_ids);
+                self.note_ended(ended);
+            }
         }
         self.epochs.assign(append.leader_epoch, base_offset);
         self.log_end_offset = end_offset;

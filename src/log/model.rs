@@ -93,7 +93,9 @@ struct Model {
 
 impl Model {
     fn append(&mut self, mut bytes: Vec<u8>, leader_epoch: i32, now: WallTime) {
-        batch::stamp(&mut bytes, Stamp { base_offset: self.end, leader_epoch, append_time_ms: None });
+        let stamp = Stamp { base_offset: self.end, leader_epoch, append_time_ms: None };
+        let header = batch::stamped(&bytes, stamp).expect("a batch");
+        bytes[..header.len()].copy_from_slice(&header);
         let view = BatchView::new(&bytes).expect("a batch");
         let rolls = self.segments.last().is_none_or(|last| {
             let first_ms = last.views().next().map_or(-1, |first| first.max_timestamp());

@@ -18,9 +18,23 @@ impl Log {
     /// Deletes the segments that `retention.ms` and `retention.bytes` don't keep, oldest first, and moves the log's
     /// start up to the first one left. Only segments wholly below the high watermark go; the last one may be among them.
     pub fn apply_retention(&mut self, now: WallTime, high_watermark: i64, pool: &mut ChunkPool) -> Deleted {
+        self.delete_while(high_watermark, pool, |log, size| log.is_breached(size, now))
+    }
+
+    /// The same by `retention.bytes` alone.
+    pub fn apply_retention_bytes(&mut self, high_watermark: i64, pool: &mut ChunkPool) -> Deleted {
+        self.delete_while(high_watermark, pool, Self::is_too_large)
+    }
+
+    fn delete_while(
+        &mut self,
+        high_watermark: i64,
+        pool: &mut ChunkPool,
+        is_breached: impl Fn(&Self, u64) -> bool,
+    ) -> Deleted {
         let mut deleted = Deleted::default();
         let mut size = self.size_bytes();
-        while self.segment_end(0).is_some_and(|end| end <= high_watermark) && self.is_breached(size, now) {
+        while self.segment_end(0).is_some_and(|end| end <= high_watermark) && is_breached(self, size) {
             self.seal();
             let Some(segment) = self.segments.pop_front() else { break };
             size -= u64::from(segment.size);
@@ -51,14 +65,21 @@ impl Log {
 
     /// Whether the oldest segment is to go, of a log of `size` bytes.
     fn is_breached(&self, size: u64, now: WallTime) -> bool {
+        self.is_too_large(size) || self.is_too_old(now)
+    }
+
+    fn is_too_large(&self, size: u64) -> bool {
+        let config = self.config();
+        let Some(oldest) = self.segments.front().filter(|_| config.delete) else { return false };
+        u64::try_from(config.retention_bytes)
+            .is_ok_and(|retained| size.saturating_sub(u64::from(oldest.size)) >= retained)
+    }
+
+    fn is_too_old(&self, now: WallTime) -> bool {
         let config = self.config();
         let Some(oldest) = self.segments.front().filter(|_| config.delete) else { return false };
         let age_ms = now.as_millis().saturating_sub(oldest.largest_timestamp_ms());
-        let too_old = config.retention_ms >= 0 && age_ms > config.retention_ms;
-        let retained = u64::try_from(config.retention_bytes);
-        let too_large =
-            retained.is_ok_and(|retained| size.saturating_sub(u64::from(oldest.size)) >= retained);
-        too_old || too_large
+        config.retention_ms >= 0 && age_ms > config.retention_ms
     }
 
     /// The offset at which the segment with this index ends.

@@ -578,8 +578,10 @@ fn retention_by_bytes_keeps_at_least_so_many() {
     assert_eq!(bench.log.apply_retention(bench.now.wall, 3, &mut bench.pool), Deleted::default());
     bench.append(timed(10_000));
     assert_eq!(bench.log.next_retention(bench.now, 4), Some(Instant::ZERO));
-    assert_eq!(bench.log.apply_retention(bench.now.wall, 4, &mut bench.pool).segments, 1);
+    assert_eq!(bench.log.apply_retention_bytes(4, &mut bench.pool).segments, 1);
     assert_eq!(bench.log.size_bytes(), 300);
+    bench.now.wall = WallTime(i64::MAX);
+    assert_eq!(bench.log.apply_retention_bytes(4, &mut bench.pool), Deleted::default(), "however old");
     bench.log.set_config(LogConfig { retention_bytes: 0, ..*bench.log.config() });
     assert_eq!(bench.log.apply_retention(bench.now.wall, 4, &mut bench.pool).segments, 3);
 }

@@ -30,7 +30,8 @@ impl RetentionSchedule {
     pub(super) fn after_append(&mut self, replica: &mut Replica, now: Now, pool: &mut ChunkPool) {
         let rolled = replica.log.segment_count() != self.0.segments(replica.key);
         if rolled && replica.log.config().retention_bytes >= 0 {
-            self.apply(replica, now, pool);
+            replica.log.apply_retention_bytes(replica.high_watermark, pool);
+            self.look_again(replica, now);
         } else if rolled || self.0.due(replica.key).is_none() {
             self.look_again(replica, now);
         }

@@ -146,9 +146,10 @@ pub struct Stamp {
     pub append_time_ms: Option<i64>,
 }
 
-/// Writes `stamp` into the header of the whole batch in `bytes`. Bytes shorter than a header are left alone.
-pub fn stamp(bytes: &mut [u8], stamp: Stamp) {
-    let Some((header, records)) = bytes.split_first_chunk_mut::<HEADER_LEN>() else { return };
+/// The header of the whole batch in `bytes` with `stamp` in it; none if they are shorter than a header.
+pub fn stamped(bytes: &[u8], stamp: Stamp) -> Option<[u8; HEADER_LEN]> {
+    let (header, records) = bytes.split_first_chunk::<HEADER_LEN>()?;
+    let mut header = *header;
     header[0..8].copy_from_slice(&stamp.base_offset.to_be_bytes());
     header[12..16].copy_from_slice(&stamp.leader_epoch.to_be_bytes());
     if let Some(append_time_ms) = stamp.append_time_ms {
@@ -158,4 +159,5 @@ pub fn stamp(bytes: &mut [u8], stamp: Stamp) {
         let crc = crc32c::crc32c_append(crc32c::crc32c(&header[21..]), records);
         header[17..21].copy_from_slice(&crc.to_be_bytes());
     }
+    Some(header)
 }

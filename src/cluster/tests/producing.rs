@@ -104,16 +104,21 @@ fn records_that_are_too_old_make_room_before_anything_is_refused() {
 fn records_that_are_too_old_go_at_the_next_check_and_not_before() {
     let mut world = World::with(&[("log.retention.check.interval.ms", "60000")]);
     world.create_topic("t", 1, &[]);
+    world.create_topic("bounded", 1, &[("retention.bytes", "1048576")]);
     let client = world.connect();
-    world.ask(client, PRODUCE, &produce("t", 0, batch(&["old"], 1), 1));
-    let start = |world: &mut World| {
-        let response: FetchResponse = world.ask(client, FETCH, &fetch("t", 0, 1).with_max_wait_ms(0));
-        response.responses[0].partitions[0].log_start_offset
+    for topic in ["t", "bounded"] {
+        world.ask(client, PRODUCE, &produce(topic, 0, batch(&["old"], 1), 1));
+    }
+    let starts = |world: &mut World| {
+        ["t", "bounded"].map(|topic| {
+            let response: FetchResponse = world.ask(client, FETCH, &fetch(topic, 0, 1).with_max_wait_ms(0));
+            response.responses[0].partitions[0].log_start_offset
+        })
     };
     world.advance(Duration::from_millis(29_999));
-    assert_eq!(start(&mut world), 0);
+    assert_eq!(starts(&mut world), [0, 0]);
     world.advance(Duration::from_millis(1));
-    assert_eq!(start(&mut world), 1);
+    assert_eq!(starts(&mut world), [1, 1]);
 }
 
 #[test]

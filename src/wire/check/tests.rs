@@ -3,7 +3,7 @@ use kafka_protocol::messages::{ProduceRequest, RequestHeader};
 use kafka_protocol::protocol::Decodable;
 use proptest::prelude::*;
 
-use crate::wire::batch::{HEADER_LEN, Stamp, stamp};
+use crate::wire::batch::{HEADER_LEN, Stamp, stamped};
 use crate::wire::compression::{DECOMPRESSED_BYTES_MAX, decompress};
 use crate::wire::records::{BatchBuilder, BatchHeader, RecordIter};
 use crate::wire::walk::{first_record_at_or_after, record_with_max_timestamp};
@@ -104,6 +104,11 @@ fn more_than_the_limit_is_not_decompressed() {
     }
 }
 
+fn write_stamp(bytes: &mut [u8], stamp: Stamp) {
+    let header = stamped(bytes, stamp).expect("a batch");
+    bytes[..HEADER_LEN].copy_from_slice(&header);
+}
+
 #[test]
 fn append_time_replaces_what_the_producer_said() {
     const YEAR_2001_MS: i64 = 1_000_000_000_000;
@@ -111,7 +116,7 @@ fn append_time_replaces_what_the_producer_said() {
     for codec in CODECS {
         let sent = batch(codec, &[(YEAR_2001_MS, None), (YEAR_2001_MS + 1, None)]);
         let mut bytes = accept(&sent, &rules).unwrap().to_vec();
-        stamp(&mut bytes, Stamp { base_offset: 40, leader_epoch: 3, append_time_ms: Some(NOW_MS) });
+        write_stamp(&mut bytes, Stamp { base_offset: 40, leader_epoch: 3, append_time_ms: Some(NOW_MS) });
         let view = BatchView::new(&bytes).unwrap();
         assert_eq!((view.base_offset(), view.leader_epoch(), view.max_timestamp()), (40, 3, NOW_MS));
         assert!(view.is_log_append_time());
@@ -376,7 +381,7 @@ mod verdicts {
                     let append_time_ms = (verdict.rules.timestamp_type == TimestampType::LogAppendTime)
                         .then_some(verdict.now_ms);
                     let mut bytes = bytes.to_vec();
-                    stamp(&mut bytes, Stamp { base_offset: 0, leader_epoch: 0, append_time_ms });
+                    write_stamp(&mut bytes, Stamp { base_offset: 0, leader_epoch: 0, append_time_ms });
                     if &bytes[16..] != stored {
                         let whole = Bytes::from([&bytes[..16], stored].concat());
                         let (ours, kafkas) = (content(&Bytes::from(bytes)), content(&whole));
