@@ -258,7 +258,7 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
         let parked =
             self.slots.insert(Slot { serial, since, deadline, place: NOWHERE, watching, owner, wait });
         let links = self.watchers.watch(&mut parked.watching, serial, slot, keys);
-        self.deadlines.schedule(&mut self.slots, since, slot);
+        parked.place = self.deadlines.schedule(since, slot, deadline);
         self.metrics[kind].enter(links);
         WaitId { serial, slot }
     }
@@ -320,7 +320,8 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
         let Some(reply) = self.slots.get_mut(slot).and_then(|slot| slot.wait.try_complete(context)) else {
             return false;
         };
-        let Some((departure, _)) = self.leave(slot, Exit::Completed) else { return false };
+        let Some(gone) = self.slots.remove(slot) else { return false };
+        let (departure, _) = self.leave(slot, gone, Exit::Completed);
         on_completed(context, departure, reply);
         true
     }
@@ -348,7 +349,8 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
         W: Wait<C>,
     {
         let reply = self.get_mut(id)?.try_complete(context)?;
-        Some((self.leave(id.slot, Exit::Completed)?.0, reply))
+        let slot = self.slots.remove(id.slot)?;
+        Some((self.leave(id.slot, slot, Exit::Completed).0, reply))
     }
 
     /// Takes out every wait whose deadline has come, in the order of deadlines (by millisecond; first come first
@@ -396,7 +398,8 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
             self.fetch_slots(later.iter().flat_map(Chunk::items));
             self.fetch_places(next.iter().flat_map(Chunk::items));
         }
-        self.leave(slot, Exit::Expired)
+        let gone = self.slots.remove(slot)?;
+        Some(self.leave(slot, gone, Exit::Expired))
     }
 
     /// When to call [`expire`](Self::expire) next; `None` if there is nothing to wait for. Exact (the earliest deadline,
@@ -421,8 +424,8 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
 
     /// Takes a wait out for an owner who knows how it ends. `None` if it has left already.
     pub fn take(&mut self, id: WaitId, exit: Exit) -> Option<(Departure<O>, W)> {
-        self.get(id)?;
-        self.leave(id.slot, exit)
+        let slot = self.slots.remove_if(id.slot, |slot| slot.serial == id.serial)?;
+        Some(self.leave(id.slot, slot, exit))
     }
 
     /// As [`take`](Self::take) for many, in their order, which costs less than one by one. Returns how many had not left
@@ -459,8 +462,8 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
             return false;
         };
         slot.deadline = deadline;
-        self.deadlines.cancel(std::mem::replace(&mut slot.place, NOWHERE));
-        self.deadlines.schedule(&mut self.slots, now, id.slot);
+        self.deadlines.cancel(slot.place);
+        slot.place = self.deadlines.schedule(now, id.slot, deadline);
         true
     }
 
@@ -520,10 +523,10 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
         }
     }
 
-    /// The one way out.
+    /// The one way out, of what was just taken from the slots.
     #[inline]
-    fn leave(&mut self, index: u32, exit: Exit) -> Option<(Departure<O>, W)> {
-        let Slot { serial, since, deadline, place, watching, owner, wait } = self.slots.remove(index)?;
+    fn leave(&mut self, index: u32, slot: Slot<W, O>, exit: Exit) -> (Departure<O>, W) {
+        let Slot { serial, since, deadline, place, watching, owner, wait } = slot;
         let links = self.watchers.unwatch(watching);
         self.deadlines.cancel(place);
         self.metrics[wait.kind().index()].leave(links, exit);
@@ -533,6 +536,6 @@ impl<K: Clone + Eq + Hash, W: Waiting, O: Copy> Purgatory<K, W, O> {
             self.deadlines.shrink();
         }
         let waiter = Waiter { owner, since, deadline };
-        Some((Departure { id: WaitId { serial, slot: index }, waiter, exit }, wait))
+        (Departure { id: WaitId { serial, slot: index }, waiter, exit }, wait)
     }
 }

@@ -70,9 +70,15 @@ impl<T> Slots<T> {
     }
 
     /// Takes an entry out.
-    #[inline(always)]
+    #[inline]
     pub fn remove(&mut self, key: u32) -> Option<T> {
-        let entry = self.place(key)?.take()?;
+        self.remove_if(key, |_| true)
+    }
+
+    /// Takes an entry out that is the one that is meant.
+    #[inline(always)]
+    pub fn remove_if(&mut self, key: u32, is_meant: impl FnOnce(&mut T) -> bool) -> Option<T> {
+        let entry = self.place(key)?.take_if(is_meant)?;
         self.free.push(key);
         self.len -= 1;
         Some(entry)
@@ -156,6 +162,7 @@ mod tests {
         let first = std::ptr::from_ref(slots.get(0).expect("it is there"));
         (3 * PAGE..103 * PAGE).for_each(|number| assert_eq!(insert(&mut slots, number), number));
         assert_eq!(std::ptr::from_ref(slots.get(0).expect("it is there")), first);
+        assert_eq!((slots.remove_if(7, |number| *number != 7), slots.get(7)), (None, Some(&7)));
         assert_eq!((slots.remove(7), slots.remove(7), slots.remove(9)), (Some(7), None, Some(9)));
         assert_eq!((insert(&mut slots, 0), insert(&mut slots, 0), slots.most()), (9, 7, 103 * PAGE));
     }

@@ -31,7 +31,7 @@ pub(super) trait Timed {
     /// The deadline of `key`.
     fn deadline(&self, key: u32) -> Instant;
 
-    /// Sets where the wheel has `key`.
+    /// Sets where the wheel has `key` now, of which [`TimingWheel::schedule`] told.
     fn set_place(&mut self, key: u32, place: u32);
 
     /// Has what is known of `key` come from memory.
@@ -82,18 +82,18 @@ impl TimingWheel {
         self.len == 0
     }
 
-    /// Takes up `key`, which is in no wheel, with its deadline. One that has passed is handed out by the next
-    /// [`first_expired`](Self::first_expired).
-    pub fn schedule(&mut self, entries: &mut impl Timed, now: Instant, key: u32) {
-        let deadline = entries.deadline(key);
+    /// Takes up `key`, which the wheel doesn't have, with its deadline, and returns its place. A deadline that has passed
+    /// is handed out by the next [`first_expired`](Self::first_expired).
+    #[inline]
+    pub fn schedule(&mut self, now: Instant, key: u32, deadline: Instant) -> u32 {
         if deadline == Instant::NEVER {
-            return;
+            return NOWHERE;
         }
         if self.len == 0 {
             self.clock = self.clock.max(now.as_millis());
         }
         self.len += 1;
-        self.link(entries, key, tick_of(deadline));
+        self.link(key, tick_of(deadline))
     }
 
     /// Takes out the key at a place.
@@ -243,12 +243,12 @@ impl TimingWheel {
     }
 
     fn link_at(&mut self, entries: &mut impl Timed, level: usize, key: u32) {
-        let tick = tick_of(entries.deadline(key));
-        self.push(entries, level, key, tick.max(self.clock));
+        let tick = tick_of(entries.deadline(key)).max(self.clock);
+        entries.set_place(key, self.push(level, key, tick));
     }
 
     /// Puts a key into the lowest level whose current revolution contains its tick. Adds missing levels.
-    fn link(&mut self, entries: &mut impl Timed, key: u32, tick: u64) {
+    fn link(&mut self, key: u32, tick: u64) -> u32 {
         let tick = tick.max(self.clock);
         let highest = (tick ^ self.clock).checked_ilog2().unwrap_or(0);
         let level = (highest / SLOT_BITS) as usize;
@@ -256,15 +256,15 @@ impl TimingWheel {
             self.occupied.push(0);
             self.buckets.extend([Bucket::EMPTY; RING]);
         }
-        self.push(entries, level, key, tick);
+        self.push(level, key, tick)
     }
 
-    fn push(&mut self, entries: &mut impl Timed, level: usize, key: u32, tick: u64) {
+    fn push(&mut self, level: usize, key: u32, tick: u64) -> u32 {
         let number = bucket_number(level, tick);
         let bucket = &mut self.buckets[number];
         bucket.earliest = bucket.earliest.min(tick);
         self.occupied[level] |= 1 << (number % RING);
-        entries.set_place(key, self.lists.push(&mut bucket.list, number as u32, key));
+        self.lists.push(&mut bucket.list, number as u32, key)
     }
 
     fn unlink(&mut self, place: u32) {
@@ -326,8 +326,7 @@ mod tests {
             self.cancel(key);
             let len = self.entries.0.len().max(key as usize + 1);
             self.entries.0.resize(len, (Instant::NEVER, NOWHERE));
-            self.entries.0[key as usize].0 = deadline;
-            self.wheel.schedule(&mut self.entries, now, key);
+            self.entries.0[key as usize] = (deadline, self.wheel.schedule(now, key, deadline));
         }
 
         fn cancel(&mut self, key: u32) -> Instant {
