@@ -74,7 +74,7 @@ fn apply_partition(parts: &mut Parts<'_>, topic: &Topic, index: i32) {
                 &mut Storage { now: parts.now, replicas, pool: parts.pool, controller: parts.controller },
             );
         } else {
-            coordinators.unload(kind, key);
+            coordinators.unload(kind, key, parts.now.instant);
         }
     }
 }
@@ -82,7 +82,7 @@ fn apply_partition(parts: &mut Parts<'_>, topic: &Topic, index: i32) {
 /// This broker doesn't hold the partition any more.
 fn drop_partition(parts: &mut Parts<'_>, topic: &str, key: PartitionKey) {
     if let Some(kind) = CoordinatorKind::of_topic(topic) {
-        parts.broker.coordinators.unload(kind, key);
+        parts.broker.coordinators.unload(kind, key, parts.now.instant);
     }
     if parts.broker.replicas.remove(key, parts.pool) {
         parts.broker.wake(Key::HighWatermark(key));

@@ -43,7 +43,7 @@ use crate::faults::{FaultLimits, Faults, HoldId};
 use crate::log::ChunkPool;
 use crate::purgatory::{Description, Exit, Purgatory, WaitId, WaitKind, Waiter};
 use links::Links;
-use node::{Event, Identity, Node};
+use node::{Event, Identity, Life, Node};
 use replies::Replies;
 
 pub use crate::api::{Kind, Party, Reply, TelemetryCounts};
@@ -429,8 +429,13 @@ impl Cluster {
     pub fn handle_timeout(&mut self, now: Now) {
         self.controller.handle_timeout(now.instant);
         for at in 0..self.nodes.len() {
-            if !self.nodes[at].runs() {
-                continue;
+            match self.nodes[at].life {
+                Life::Running | Life::Thawing(_) => {}
+                Life::Frozen(_) => continue,
+                Life::Down => {
+                    self.nodes[at].broker.coordinators.free_some();
+                    continue;
+                }
             }
             let (purgatory, mut parts, replies, waits) = self.lend(at, now);
             let mut idle = Vec::new();

@@ -152,10 +152,12 @@ impl Node {
         }
     }
 
-    /// When this broker has something to do; never while it doesn't run.
+    /// When this broker has something to do; while it doesn't run, but to free what its last run has left, never.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        if !self.runs() {
-            return None;
+        match self.life {
+            Life::Running | Life::Thawing(_) => {}
+            Life::Frozen(_) => return None,
+            Life::Down => return self.broker.coordinators.next_freeing(),
         }
         let Broker { replicas, coordinators, membership, .. } = &self.broker;
         let deadlines = [
@@ -181,7 +183,9 @@ impl Node {
         let id = self.id();
         let mut replicas = std::mem::replace(&mut self.broker.replicas, Replicas::new(id, settings, now));
         replicas.after_restart(settings, kept, now, pool);
-        self.broker = broker(id, self.incarnation, replicas, settings, entropy, None);
+        let started = broker(id, self.incarnation, replicas, settings, entropy, None);
+        let gone = std::mem::replace(&mut self.broker, started);
+        self.broker.coordinators.inherit(gone.coordinators, now.instant);
         let NodeConfig { id, rack, endpoints, .. } = self.config.clone();
         let was_shut_down_cleanly = self.was_shut_down_cleanly && kept == Kept::Everything;
         Registration { id, rack, endpoints, was_shut_down_cleanly }

@@ -226,11 +226,28 @@ impl Coordinators {
     }
 
     /// This broker doesn't lead the partition any more: whoever waits has to look for the new coordinator.
-    pub fn unload(&mut self, kind: CoordinatorKind, key: PartitionKey) {
+    pub fn unload(&mut self, kind: CoordinatorKind, key: PartitionKey, now: Instant) {
         match kind {
-            CoordinatorKind::Group => self.groups.unload(key),
-            CoordinatorKind::Transaction => self.transactions.unload(key),
+            CoordinatorKind::Group => self.groups.unload(key, now),
+            CoordinatorKind::Transaction => self.transactions.unload(key, now),
         }
+    }
+
+    /// The process is gone whose coordinators these were: what they have is freed in steps.
+    pub fn inherit(&mut self, gone: Coordinators, now: Instant) {
+        self.groups.inherit(gone.groups, now);
+        self.transactions.inherit(gone.transactions, now);
+    }
+
+    /// Frees some of what is of no use any more.
+    pub fn free_some(&mut self) {
+        self.groups.free_one();
+        self.transactions.free_one();
+    }
+
+    /// When to call [`Coordinators::free_some`], if nothing else is done any more.
+    pub fn next_freeing(&self) -> Option<Instant> {
+        [self.groups.next_freeing(), self.transactions.next_freeing()].into_iter().flatten().min()
     }
 
     /// The groups of a shard, with what isn't committed yet.
@@ -553,7 +570,7 @@ impl Coordinators {
         [forgetting, self.groups.next_timeout(), self.transactions.next_timeout()].into_iter().flatten().min()
     }
 
-    /// Goes on with loading shards, and drops what was committed for deleted topics; if it is time to, gives up waiting for
+    /// Goes on with loading shards and freeing them, and drops what was committed for deleted topics; if it is time to, gives up waiting for
     /// writes, and drops expired offsets, empty groups and idle transactional ids. It does so much at once as others can
     /// wait for; [`Coordinators::next_timeout`] says when to go on.
     pub fn handle_timeout(&mut self, storage: &mut Storage<'_>, is_topic: impl Fn(&str) -> bool) {

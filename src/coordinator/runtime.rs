@@ -259,6 +259,9 @@ pub(super) struct Runtime<S: ShardState> {
     /// By partition.
     shards: BTreeMap<i32, Shard<S>>,
     loading: Loading<S>,
+    /// Shards that are of no use any more, and since when there are some: to free all at once may take long.
+    remains: Vec<Shard<S>>,
+    remains_since: Instant,
     entropy: Entropy,
     next_ticket: u64,
     /// Tickets that somebody holds, and what they are answered with once they are.
@@ -292,6 +295,8 @@ impl<S: ShardState> Runtime<S> {
         Runtime {
             shards: BTreeMap::new(),
             loading: Loading::default(),
+            remains: Vec::new(),
+            remains_since: Instant::ZERO,
             entropy,
             next_ticket: 0,
             tickets: FxHashMap::default(),
@@ -308,11 +313,11 @@ impl<S: ShardState> Runtime<S> {
     }
 
     /// This broker doesn't lead the partition any more: whoever waits has to look for the new coordinator.
-    pub(super) fn unload(&mut self, key: PartitionKey) {
-        self.loading.forget(key.index);
-        if self.shards.remove(&key.index).is_none() {
-            return;
-        }
+    pub(super) fn unload(&mut self, key: PartitionKey, now: Instant) {
+        let unfinished = self.loading.forget(key.index);
+        self.discard(unfinished, now);
+        let Some(shard) = self.shards.remove(&key.index) else { return };
+        self.discard([shard], now);
         self.timers.push(ShardTimer::AllOf { index: key.index });
         let waiting =
             self.tickets.iter().filter(|(_, held)| held.index == key.index && held.answer.is_none());
@@ -321,6 +326,28 @@ impl<S: ShardState> Runtime<S> {
         for ticket in waiting {
             self.answer(ticket, Err(ErrorCode::NotCoordinator));
         }
+    }
+
+    /// What the coordinator of a process that is gone still has is to be freed.
+    pub(super) fn inherit(&mut self, gone: Self, now: Instant) {
+        self.discard(gone.shards.into_values().chain(gone.remains), now);
+    }
+
+    fn discard(&mut self, shards: impl IntoIterator<Item = Shard<S>>, now: Instant) {
+        if self.remains.is_empty() {
+            self.remains_since = now;
+        }
+        self.remains.extend(shards);
+    }
+
+    /// Frees a shard that is of no use any more.
+    pub(super) fn free_one(&mut self) {
+        self.remains.pop();
+    }
+
+    /// When to call [`free_one`](Self::free_one).
+    pub(super) fn next_freeing(&self) -> Option<Instant> {
+        (!self.remains.is_empty()).then_some(self.remains_since)
     }
 
     /// The state that this id belongs to, with what isn't committed yet.
@@ -512,12 +539,15 @@ impl<S: ShardState> Runtime<S> {
     /// When [`Runtime::handle_timeout`] must be called next.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let cleaning = (!self.uncleaned.is_empty()).then_some(self.cleaning_since);
-        let deadlines = [cleaning, self.next_clean_up, self.write_deadline, self.loading.since()];
+        let deadlines =
+            [cleaning, self.next_clean_up, self.write_deadline, self.loading.since(), self.next_freeing()];
         deadlines.into_iter().flatten().min()
     }
 
-    /// Goes on with loading, gives up waiting for writes, and writes down what has expired, where it is time to.
+    /// Goes on with loading and freeing, gives up waiting for writes, and writes down what has expired, where it is time
+    /// to.
     pub(super) fn handle_timeout(&mut self, call: &mut Call<'_, '_>, is_topic: &dyn Fn(&str) -> bool) {
+        self.free_one();
         self.go_on_loading(call);
         self.expire_writes(call);
         self.clean_up(call, is_topic);

@@ -265,3 +265,27 @@ fn many_regular_expressions_are_resolved_in_steps_between_which_others_are_serve
         }
     }
 }
+
+#[test]
+fn what_the_coordinators_of_a_broker_had_is_freed_in_steps_of_one_partition() {
+    let mut world = World::with(&[("offsets.topic.num.partitions", "5")]);
+    let client = with_coordinator(&mut world);
+    let topics = ["t".to_owned()];
+    world.create_topic("t", 1, &[]);
+    let groups: Vec<String> = (0..20).map(|at| format!("g{at}")).collect();
+    groups.iter().for_each(|group| commit(&mut world, client, group, &topics));
+    let broker = NodeId(1);
+    world.command(Command::StopBroker(broker)).unwrap();
+    assert_eq!(steps(&mut world), 5, "though it is down");
+    world.command(Command::StartBroker { broker, kept: Kept::Everything }).unwrap();
+    world.advance(Duration::from_millis(10));
+    let client = world.connect();
+    assert_eq!(committed(&mut world, client, &groups), groups.len());
+    // A killed one has them until it starts again.
+    world.command(Command::KillBroker(broker)).unwrap();
+    assert_eq!(steps(&mut world), 0);
+    world.command(Command::StartBroker { broker, kept: Kept::Everything }).unwrap();
+    assert!(steps(&mut world) >= 5);
+    let client = world.connect();
+    assert_eq!(committed(&mut world, client, &groups), groups.len());
+}

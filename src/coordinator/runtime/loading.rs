@@ -55,9 +55,11 @@ impl<S: ShardState> Loading<S> {
         self.since
     }
 
-    pub(super) fn forget(&mut self, index: i32) {
-        self.by_index.remove(&index);
+    /// Gives up the shard of a partition, and returns what there was of it.
+    pub(super) fn forget(&mut self, index: i32) -> Option<Shard<S>> {
+        let part = self.by_index.remove(&index);
         self.rest();
+        Some(part?.shard)
     }
 
     /// Nothing is to be done at any time if nothing but high watermarks is waited for.
@@ -86,8 +88,8 @@ impl<S: ShardState> Runtime<S> {
             return;
         }
         // What is there is of a topic that is gone.
-        self.unload(key);
         let now = call.storage.now.instant;
+        self.unload(key, now);
         let start = call.storage.replicas.replica(key).map_or(0, |replica| replica.log().log_start_offset());
         self.loading
             .by_index
