@@ -22,7 +22,7 @@ pub(super) fn fetch_start<T>(value: &T) {
 #[expect(unsafe_code, reason = "measured: see the block")]
 fn fetch_line(line: *const i8) {
     // Reading ahead, the safe way, holds up what was begun before: with a million pending a wait is completed by its key
-    // in 82 ns so, and in 57 ns with this (medians of six runs in turn, `cargo bench --bench purgatory -- park`).
+    // in 82 ns so, and in 57 ns with this (medians of three runs each in turn, `cargo bench --bench purgatory -- park`).
     // SAFETY: a prefetch changes nothing but what is cached, and fails for no address.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line);
