@@ -570,9 +570,9 @@ impl Coordinators {
         [forgetting, self.groups.next_timeout(), self.transactions.next_timeout()].into_iter().flatten().min()
     }
 
-    /// Goes on with loading shards and freeing them, and drops what was committed for deleted topics; if it is time to, gives up waiting for
-    /// writes, and drops expired offsets, empty groups and idle transactional ids. It does so much at once as others can
-    /// wait for; [`Coordinators::next_timeout`] says when to go on.
+    /// Goes on with loading shards and freeing them, and drops what was committed for deleted topics; if it is time to,
+    /// gives up waiting for writes, and drops expired offsets, empty groups and idle transactional ids. It does so much at
+    /// once as others can wait for; [`Coordinators::next_timeout`] says when to go on.
     pub fn handle_timeout(&mut self, storage: &mut Storage<'_>, is_topic: impl Fn(&str) -> bool) {
         self.forget_deleted(storage);
         let mut call = Call { settings: &self.settings, storage };

@@ -56,7 +56,7 @@ pub(super) struct TimingWheel {
     /// The tick in which entries were last moved down early.
     moved_early: u64,
     len: usize,
-    /// The chunk that [`chunk_ahead`](Self::chunk_ahead) showed last.
+    /// The chunk for which [`chunks_ahead`](Self::chunks_ahead) was asked last.
     shown: u32,
 }
 
